@@ -1,5 +1,6 @@
 """Fixtures that many tests share: text, a tokenizer, a dataset and a small run."""
 
+import csv
 import gc
 import os
 import tempfile
@@ -39,6 +40,7 @@ import pytest
 import summary_table
 from fake_bucket import Bucket, install
 from float64 import float64 as float64
+from run_helpers import classifier_config
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS, VOCAB_SIZE
 
 from bert_jax.cli.main import main
@@ -56,6 +58,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.distributed.environment import configure_topology
+from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain
 
 # A shell's process in the background ignores SIGINT, and so would what tests start.
@@ -240,6 +243,29 @@ def encoder_checkpoint(
     output = tmp_path_factory.mktemp("encoder") / "checkpoint"
     write_imported(found, epath.Path(output))
     return output
+
+
+@pytest.fixture(scope="session")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CSV file with 48 rows: a review, and who it is about."""
+    path = tmp_path_factory.mktemp("table") / "train.csv"
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["review", "who"])
+        for i in range(48):
+            who = SUBJECTS[i % 2]
+            writer.writerow([f"The {who} reads letter {i} in the garden.", who])
+    return path
+
+
+@pytest.fixture(scope="session")
+def classifier(
+    reviews: Path, encoder_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The workdir of a small text classifier."""
+    workdir = tmp_path_factory.mktemp("classifier") / "run"
+    finetune(classifier_config(reviews, encoder_checkpoint, num_epochs=1.0), workdir)
+    return workdir
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from run_helpers import classifier_config
 from small_world import SUBJECTS
 
 from bert_jax.cli.main import main
@@ -24,7 +23,6 @@ from bert_jax.inference.thresholds import (
     most_probable,
     require_threshold,
 )
-from bert_jax.runs.finetuning import finetune
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.write import write_rows
 
@@ -43,11 +41,8 @@ def table(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(table, encoder_checkpoint, tmp_path_factory) -> Path:
-    """A classifier of two subjects."""
-    workdir = tmp_path_factory.mktemp("two") / "run"
-    finetune(classifier_config(table, encoder_checkpoint, num_steps=2), workdir)
-    return workdir
+def model(classifier) -> Path:
+    return classifier
 
 
 def printed(capsys, model: Path, table: Path, *options: str) -> list[dict[str, Any]]:

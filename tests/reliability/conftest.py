@@ -1,6 +1,5 @@
 """Fixtures of the reliability suites: good files that they damage copies of."""
 
-import csv
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
@@ -11,34 +10,8 @@ import specimens
 import summary_table
 from bad_case import World
 from long_lived import Worker
-from run_helpers import classifier_config
-from small_world import SUBJECTS
 
 from bert_jax.data.records import Dataset
-from bert_jax.runs.finetuning import finetune
-
-
-@pytest.fixture(scope="session")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CSV file with 48 rows: a review, and who it is about."""
-    path = tmp_path_factory.mktemp("table") / "train.csv"
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["review", "who"])
-        for i in range(48):
-            who = SUBJECTS[i % 2]
-            writer.writerow([f"The {who} reads letter {i} in the garden.", who])
-    return path
-
-
-@pytest.fixture(scope="session")
-def classifier(
-    table: Path, encoder_checkpoint: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """The workdir of a small text classifier."""
-    workdir = tmp_path_factory.mktemp("classifier") / "run"
-    finetune(classifier_config(table, encoder_checkpoint, num_epochs=1.0), workdir)
-    return workdir
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +21,7 @@ def good_files(
     dataset: Dataset,
     pretrained: Path,
     classifier: Path,
-    table: Path,
+    reviews: Path,
     encoder_checkpoint: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> World:
@@ -60,7 +33,7 @@ def good_files(
         Path(dataset.path),
         pretrained,
         classifier,
-        table,
+        reviews,
         encoder_checkpoint,
     )
 

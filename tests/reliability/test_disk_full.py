@@ -173,14 +173,14 @@ def test_E_a_run_ends_with_a_path_and_goes_on(
     during: bool,
     small_config: PretrainConfig,
     pretrained: Path,
-    table: Path,
+    reviews: Path,
     disk: Disk,
     tmp_path: Path,
     record_row: Callable[..., None],
 ):
     config: RunConfig = saves_often(small_config, 12)
     if verb == "finetune":
-        config = tuning(small_config, pretrained, table)
+        config = tuning(small_config, pretrained, reviews)
     file = write_config(config, tmp_path / "config.py")
     arguments = [verb, str(file), "--workdir"]
     never_full = tmp_path / "never_full"

@@ -67,11 +67,11 @@ def test_A1_killed_in_its_first_save(
     kills: int,
     small_config: PretrainConfig,
     pretrained: Path,
-    table: Path,
+    reviews: Path,
     tmp_path: Path,
     record_row: Callable[..., None],
 ):
-    config = case(small_config, pretrained, table)
+    config = case(small_config, pretrained, reviews)
     verb = "pretrain" if isinstance(config, PretrainConfig) else "finetune"
     file = write_config(config, tmp_path / "config.py")
     arguments = [verb, str(file), "--workdir"]

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyarrow.dataset import dataset
-from run_helpers import classifier_config
 from small_world import SUBJECTS
 
 from bert_jax.apps.corpus.corpus import FilesProgress
@@ -24,7 +23,6 @@ from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
 from bert_jax.inference.predictor import load
 from bert_jax.inference.row_predictions import Request
-from bert_jax.runs.finetuning import finetune
 from bert_jax.storage.file_lock import lock_file
 from bert_jax.terminal.progress import format_duration
 
@@ -55,14 +53,8 @@ def shards(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(encoder_checkpoint, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    table = folder / "train.csv"
-    lines = [f"The {SUBJECTS[i % 2]} reads {i}.,{SUBJECTS[i % 2]}" for i in range(30)]
-    table.write_text("\n".join(["review,who", *lines]) + "\n")
-    config = classifier_config(table, encoder_checkpoint, num_steps=2)
-    finetune(config, folder / "run")
-    return folder / "run"
+def model(classifier) -> Path:
+    return classifier
 
 
 def predict(model: Path, shards: Path, output: Path, *options: str) -> int:
