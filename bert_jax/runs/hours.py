@@ -6,7 +6,7 @@ import statistics
 from typing import Any
 
 from bert_jax.config import PretrainConfig
-from bert_jax.config.checks import require
+from bert_jax.config.checks import MAX_INT, require
 from bert_jax.distributed.collectives import broadcast_from_primary, is_primary
 from bert_jax.runs.measure import measure
 from bert_jax.terminal.messages import say
@@ -22,7 +22,7 @@ def require_hours(hours: float | None) -> None:
     """Raise ValueError unless `hours` is a time, or None."""
     require(
         hours is None or (math.isfinite(hours) and hours > 0),
-        f"hours={hours} must be greater than 0.",
+        f"hours={hours} must be finite and greater than 0.",
     )
 
 
@@ -40,7 +40,8 @@ def config_for_hours(
         num_validation_rows: the number of rows of an evaluation.
 
     Raises:
-        ValueError: the time is too short for a step.
+        ValueError: the time is too short for a step, or holds more steps than a run
+            can count.
     """
     config = run.config
     if run.resume:
@@ -52,13 +53,15 @@ def config_for_hours(
     _, seconds = measure(run, batch, math.inf, _STEPS, math.inf)
     step = statistics.median(broadcast_from_primary(seconds))
     evaluations = num_validation_rows / config.batch_size / config.eval_every
-    num_steps = int(hours * 3600 / (step * (1 + _FORWARD * evaluations)))
+    fitting = hours * 3600 / (step * (1 + _FORWARD * evaluations))
+    takes = f"a step, which takes {step:.3g} s here"
+    require(fitting >= 1, f"hours={hours:g} is too short for {takes}; give more.")
     require(
-        num_steps > 0,
-        f"hours={hours:g} is too short for a step, which takes {step:.3g} s here; give "
-        "more.",
+        first_step + fitting < MAX_INT,
+        f"hours={hours:g} is too long for {takes}: a run has at most {MAX_INT:,} "
+        "steps; give less.",
     )
-    num_steps = int(float(f"{num_steps:.2g}"))
+    num_steps = int(float(f"{int(fitting):.2g}"))
     if is_primary():
         say(
             f"{hours:g} hours: {num_steps:,} steps of {step:.3g} s, the median of "

@@ -97,9 +97,17 @@ HOURS = [
         Case(
             f"hours-of-{hours}",
             for_hours(hours),
-            (f"hours={hours} must be greater than 0",),
+            (f"hours={hours} must be finite and greater than 0",),
         )
         for hours in ("0.0", "-1.5", "nan", "inf")
+    ),
+    *(
+        Case(
+            f"hours-of-{hours}",
+            for_hours(hours),
+            (f"hours={hours} is too long for a step", "at most 2,147,483,647 steps"),
+        )
+        for hours in ("1e+09", "1e+308")
     ),
     Case(
         "hours-of-a-word",
