@@ -1,12 +1,12 @@
 """Batches: of a prepared dataset by step, of tokenized examples by length."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Int, Int64
 
-from bert_jax.data.buckets import LENGTHS, assign_buckets, batches_by_bucket
+from bert_jax.data.buckets import assign_buckets, batches_by_bucket
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.data.pipeline import Batch, host_slice, positions_of_rows, row_numbers
 from bert_jax.data.records import Dataset, columns
@@ -91,9 +91,6 @@ def tokenized_batches(
     tokenized: TokenizedExamples,
     batch_size: int,
     longest: int,
-    boundaries: Sequence[int] = LENGTHS,
-    own: slice = slice(None),
-    fixed_size: bool = False,
     most_tokens: int = 0,
 ) -> Iterator[Batch]:
     """Yield every row once, in batches of few shapes; index -1 is padding.
@@ -103,16 +100,12 @@ def tokenized_batches(
 
     Args:
         longest: tokens that the model takes; no row is padded to more.
-        boundaries: the lengths to pad to, ascending.
-        own: the part of each batch that this host computes.
-        fixed_size: pad each batch to `batch_size` rows; else to a power of two, if that
-            is less.
         most_tokens: the most tokens that a batch may have, padding included; 0: any.
     """
-    buckets = assign_buckets(tokenized.lengths, longest, boundaries)
+    buckets = assign_buckets(tokenized.lengths, longest)
     most_tokens //= tokenized.choices
     for length, chosen in batches_by_bucket(buckets, batch_size, most_tokens):
         power_of_two = 1 << (len(chosen) - 1).bit_length()
-        size = batch_size if fixed_size else min(batch_size, power_of_two)
+        size = min(batch_size, power_of_two)
         numbers = np.pad(chosen, (0, size - len(chosen)), constant_values=-1)
-        yield tokenized.gather(numbers[own], length)
+        yield tokenized.gather(numbers, length)

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Int
 
 from bert_jax.config import FinetuneConfig
-from bert_jax.data.batches import tokenized_batches
 from bert_jax.data.buckets import (
     assign_buckets,
+    batches_by_bucket,
     bucketed_batch,
     choose_bucket_boundaries,
 )
@@ -66,14 +66,10 @@ class ExampleBatches:
         return self.train.gather(numbers[own], length)
 
     def validation(self) -> Iterator[Batch]:
-        """Yield this host's validation rows, each row once."""
-        size, boundaries = self.config.microbatch_size, self.boundaries
+        """Yield this host's validation rows, each row once, in batches of one size."""
+        rows, size = self.validation_rows, self.config.microbatch_size
         own = host_slice(size, self.host_index, self.host_count)
-        return tokenized_batches(
-            self.validation_rows,
-            size,
-            boundaries[-1],
-            boundaries,
-            own,
-            fixed_size=True,
-        )
+        buckets = assign_buckets(rows.lengths, self.boundaries[-1], self.boundaries)
+        for length, chosen in batches_by_bucket(buckets, size):
+            numbers = np.pad(chosen, (0, size - len(chosen)), constant_values=-1)
+            yield rows.gather(numbers[own], length)

@@ -69,16 +69,14 @@ def choose_positions(
     key: PRNGKey,
     input_ids: Int[Array, "B T"],
     maskable: Bool[Array, "B T"],
-    num_tokens: Int[Array, " B"],
+    count: Int[Array, " B"],
     masking: MaskingConfig,
     continues_word: VocabularyTable | None,
-    counts: Int[Array, " lengths"] | None = None,
 ) -> MaskedPositions:
     """Choose the positions to predict, by tokens, whole words or spans.
 
     Args:
-        num_tokens: real tokens of each row, [CLS] and [SEP] included.
-        counts: as in `mask_tokens`.
+        count: how many to predict in each row.
 
     Returns:
         For each row and slot: the position to predict, distinct within a row, in unused
@@ -86,11 +84,7 @@ def choose_positions(
         it samples the kind of its replacement ([MASK], random or kept). A slot that
         does not lead has the kind of the slot before it.
     """
-    length = input_ids.shape[1]
-    slots = masking.num_slots(length)
-    if counts is None:
-        counts = jnp.asarray(prediction_counts(length, masking))
-    count = counts[num_tokens]
+    slots = masking.num_slots(input_ids.shape[1])
     if masking.unit == "token":
         return choose_tokens(key, maskable, count, slots)
     if continues_word is None:
@@ -163,15 +157,16 @@ def mask_tokens(
         ValueError: `continues_word` is None, and the unit is not token.
     """
     inputs = inputs_of(batch)
+    if counts is None:
+        counts = jnp.asarray(prediction_counts(inputs.input_ids.shape[1], masking))
     position_key, replacement_key = jax.random.split(key)
     positions, used, leads = choose_positions(
         position_key,
         inputs.input_ids,
         maskable_tokens(batch),
-        inputs.attention_mask.sum(1),
+        counts[inputs.attention_mask.sum(1)],
         masking,
         continues_word,
-        counts,
     )
     labels = jnp.take_along_axis(inputs.input_ids, positions, axis=1)
     shown = replacements(replacement_key, labels, leads, masking)
