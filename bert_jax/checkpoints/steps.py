@@ -69,7 +69,8 @@ def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
     Raises:
-        DamagedError: a file, or the manifest, is missing or altered.
+        FileNotFoundError: there is no manifest, so the save never finished.
+        DamagedError: the manifest is malformed, or a file is missing or altered.
     """
     manifest = read_step_manifest(step_directory)
     verify_files(step_directory, manifest["files"])

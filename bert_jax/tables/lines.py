@@ -148,7 +148,8 @@ def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
         max_bytes: the longest that a line may be; -1: any length.
 
     Raises:
-        ValueError: the file is not UTF-8, or a line is too long.
+        FileNotFoundError: there is no such file.
+        ValueError: the file is damaged or not UTF-8, or a line is too long.
     """
     name, number, offset = display_name(source), 0, 0
     with open_file(source) as file:
