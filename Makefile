@@ -25,7 +25,7 @@ CONFIGS := $(shell grep -l PretrainConfig configs/bert_*.py configs/lamb_*.py)
 
 TESTS := tests
 
-# Tests start the package a hundred times; where this is set, each time compiles it anew.
+# With it, each process that a test starts would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test slow machines reliability lowest light coverage check docs topologies clean

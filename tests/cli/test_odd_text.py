@@ -30,12 +30,6 @@ def prepare(
     return code, capsys.readouterr().err
 
 
-def assert_refused(code: int, error: str, says: str) -> None:
-    assert code == 2, error
-    assert error.startswith("bert-jax: ") and error.count("\n") == 1, error
-    assert says in error
-
-
 def test_a_full_disk_leaves_nothing_that_reads_as_finished(
     capsys, tmp_path, tokenizer_directory
 ):
@@ -53,7 +47,9 @@ def test_a_full_disk_leaves_nothing_that_reads_as_finished(
         text=True,
     )
     says = "cannot be written: File too large; free space there, and give the same"
-    assert_refused(done.returncode, done.stderr, says)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("bert-jax: ") and done.stderr.count("\n") == 1
+    assert says in done.stderr
     assert f"{output}/unfinished/train-000000.rows" in done.stderr
     assert not (output / "manifest.json").exists()
     with pytest.raises(FileNotFoundError, match="absent or unfinished"):
@@ -63,7 +59,7 @@ def test_a_full_disk_leaves_nothing_that_reads_as_finished(
     open_dataset(output, verify=True)
 
 
-def test_ids_beyond_the_vocabulary(capsys, tmp_path, tokenizer_directory, monkeypatch):
+def test_ids_beyond_the_vocabulary(refused, tmp_path, tokenizer_directory, monkeypatch):
     text, output = tmp_path / "a.txt", tmp_path / "out"
     text.write_text(PLAIN)
     encode = Tokenizer.encode_batch
@@ -72,8 +68,9 @@ def test_ids_beyond_the_vocabulary(capsys, tmp_path, tokenizer_directory, monkey
         return [[*ids, self.vocab_size] for ids in encode(self, texts)]
 
     monkeypatch.setattr(Tokenizer, "encode_batch", one_too_large)
-    found = prepare(capsys, text, tokenizer_directory, output)
-    assert_refused(*found, "the tokenizer gave id 160, but has 160 ids")
+    ours = ("--input", text, "--tokenizer", tokenizer_directory, "--output", output)
+    error = refused("prepare", *ours, "--sequence-length", "32", "--workers", "1")
+    assert "the tokenizer gave id 160, but has 160 ids" in error
     assert not (output / "manifest.json").exists()
 
 

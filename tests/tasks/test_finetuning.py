@@ -111,7 +111,15 @@ def assert_same_scores(one: dict[str, float], other: dict[str, float]) -> None:
     assert {**one, "loss": 0} == {**other, "loss": 0}
 
 
-@pytest.mark.parametrize("batch_size", [2, 3, 7, 8, 16, 17])
+@pytest.mark.parametrize(
+    "batch_size",
+    [
+        size
+        if size in (2, 3, 7, 8, 16, 17)
+        else pytest.param(size, marks=pytest.mark.slow)
+        for size in range(2, 18)
+    ],
+)
 def test_scores_do_not_depend_on_the_batch_size(batch_size, tokenizer, by_ones):
     # One bucket or two: nor do they depend on the padding.
     data = ExamplesConfig(num_buckets=1 if batch_size % 4 else 2)

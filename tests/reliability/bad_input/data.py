@@ -8,31 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bad_case import Case, World
-
-
-def prepare(world: World, *more: str, **changes: str) -> list[str]:
-    """`prepare`, with good options but for the changes."""
-    options = {
-        "input": str(world.corpus / "a.txt"),
-        "tokenizer": str(world.tokenizer),
-        "output": str(world.folder / "out"),
-        "sequence-length": "32",
-        "workers": "1",
-    } | {name.replace("_", "-"): value for name, value in changes.items()}
-    return ["prepare", *words(options), *more]
-
-
-def vocab(world: World, **changes: str) -> list[str]:
-    options = {
-        "input": str(world.corpus / "a.txt"),
-        "output": str(world.folder / "out"),
-        "vocab-size": "100",
-    } | {name.replace("_", "-"): value for name, value in changes.items()}
-    return ["vocab", *words(options)]
-
-
-def words(options: dict[str, str]) -> list[str]:
-    return [word for name, value in options.items() for word in (f"--{name}", value)]
+from text_commands import prepare, vocab, with_vocabulary
 
 
 def pipe(world: World) -> str:
@@ -44,17 +20,14 @@ def pipe(world: World) -> str:
 def with_tokenizer(name: str, content: bytes | None) -> Callable[[World], list[str]]:
     """`prepare` with a tokenizer one of whose files is `content`; None: a pipe."""
 
-    def command(world: World) -> list[str]:
-        folder = world.folder / "vocabulary"
-        shutil.copytree(world.tokenizer, folder)
+    def damage(folder: Path) -> None:
         (folder / name).unlink()
         if content is None:
             os.mkfifo(folder / name)
         else:
             (folder / name).write_bytes(content)
-        return prepare(world, tokenizer=str(folder))
 
-    return command
+    return with_vocabulary(damage)
 
 
 def with_setting(name: str, value: Any) -> Callable[[World], list[str]]:

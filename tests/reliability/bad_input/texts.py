@@ -2,30 +2,19 @@
 
 import gzip
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
-from bad_case import Case, World
-from task_commands import file
+from bad_case import Case
+from task_commands import Command, file
+from text_commands import prepare, vocab, with_vocabulary
 from texts_to_prepare import BAD_BYTE, PLAIN, records
-
-Command = Callable[[World], list[str]]
-
-
-def prepare(world: World, text: str, *options: str, tokenizer: str = "") -> list[str]:
-    """`prepare` of a file, an address or a pattern."""
-    return [
-        *("prepare", "--input", text, "--tokenizer", tokenizer or str(world.tokenizer)),
-        *("--output", str(world.folder / "out"), "--sequence-length", "32"),
-        *("--workers", "1", *options),
-    ]
 
 
 def prepare_file(name: str, content: bytes, *options: str) -> Command:
-    return lambda world: prepare(world, file(world, name, content), *options)
+    return lambda world: prepare(world, *options, input=file(world, name, content))
 
 
 def parquet(values: list[object]) -> bytes:
@@ -99,7 +88,7 @@ SAID = {
         }.items()
     },
     **{
-        name: (says, lambda world, entry=entry: prepare(world, entry))
+        name: (says, lambda world, entry=entry: prepare(world, input=entry))
         for name, (says, entry) in {
             "address": ("is an address; download it first", "http://example.org/a.txt"),
             "pattern": ("matches no file", "nothing/*.txt"),
@@ -109,31 +98,6 @@ SAID = {
         }.items()
     },
 }
-OUTPUTS = {
-    "vocab": ("--vocab-size", "60"),
-    "prepare": ("--tokenizer", "TOKENIZER"),
-}
-
-
-def elsewhere(verb: str, options: tuple[str, ...]) -> Command:
-    """A verb whose output cannot be made."""
-    return lambda world: [
-        *(verb, "--input", file(world, "a.txt", PLAIN)),
-        *("--output", "/proc/nothing/out"),
-        *(option.replace("TOKENIZER", str(world.tokenizer)) for option in options),
-    ]
-
-
-def with_vocabulary(damage: Callable[[Path], object]) -> Command:
-    """`prepare` with a damaged copy of the vocabulary."""
-
-    def command(world: World) -> list[str]:
-        folder = world.folder / "vocabulary"
-        shutil.copytree(world.tokenizer, folder)
-        damage(folder)
-        return prepare(world, str(world.corpus / "a.txt"), tokenizer=str(folder))
-
-    return command
 
 
 def in_vocabulary(change: Callable[[str], str]) -> Command:
@@ -180,8 +144,12 @@ VOCABULARIES = {
 CASES = [
     *[Case(f"text-{name}", make, (says,)) for name, (says, make) in SAID.items()],
     *[
-        Case(f"output-of-{verb}", elsewhere(verb, options), ("/proc/nothing",))
-        for verb, options in OUTPUTS.items()
+        Case(
+            f"output-of-{verb.__name__}",
+            lambda world, verb=verb: verb(world, output="/proc/nothing/out"),
+            ("/proc/nothing",),
+        )
+        for verb in (vocab, prepare)
     ],
     *[
         Case(f"vocabulary-{name}", make, (says,))

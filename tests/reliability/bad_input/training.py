@@ -18,6 +18,10 @@ def without_file(task: str, *options: str) -> Command:
 
 
 TUNING = {
+    "task-misspelled": (
+        "'text-clasification' is neither a task (text-",
+        finetune(GOOD, task="text-clasification"),
+    ),
     "no-configuration": (
         "none.py is not a file; name a configuration",
         finetune(GOOD, task="none.py"),
@@ -42,6 +46,14 @@ TUNING = {
         "model.hidden_size=32 but",
         finetune(GOOD, "--model.hidden-size", "32", "--model.num-attention-heads", "1"),
     ),
+    "text-column-unlike-any": (
+        "train.csv, line 2 has no reveiw; its columns are text, label.",
+        finetune(GOOD, "--text-column", "reveiw"),
+    ),
+    "label-column-near-miss": (
+        "train.csv, line 3 has no lable; its columns are text, label. Did you",
+        finetune(GOOD, "--label-column", "lable"),
+    ),
     "columns-unnamed": (
         "train.csv, line 2 has the columns body, label; name those",
         finetune(GOOD.replace("text,", "body,")),
@@ -53,6 +65,14 @@ TUNING = {
     "words-for-numbers": (
         "label='judge' must be a finite",
         finetune(GOOD, task="text-regression"),
+    ),
+    "field-missing-in-validation": (
+        "dev.csv, line 3 has 1 fields",
+        lambda world: finetune(
+            GOOD,
+            "--data.validation",
+            file(world, "dev.csv", "text,label\nThe judge.,judge\nThe clerk.\n"),
+        )(world),
     ),
     "glue-of-no-name": (
         "no task of GLUE is named; name one",
@@ -86,15 +106,6 @@ RANGES = {
 }
 
 
-def out_of_range(option: str) -> Command:
-    return lambda world: [
-        "pretrain",
-        option,
-        "--workdir",
-        str(world.folder / "run"),
-    ]
-
-
 def untuned(verb: str, model: str) -> Command:
     """A verb that computes with a model that was never fine-tuned; "": the encoder."""
 
@@ -108,7 +119,11 @@ def untuned(verb: str, model: str) -> Command:
 CASES = [
     *[Case(f"tuning-{name}", make, (says,)) for name, (says, make) in TUNING.items()],
     *[
-        Case(f"range-{option[2:]}", out_of_range(option), (says,))
+        Case(
+            f"range-{option[2:]}",
+            words("pretrain", option, "--workdir", "WORLD/run"),
+            (says,),
+        )
         for option, says in RANGES.items()
     ],
     Case(
