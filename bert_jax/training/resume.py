@@ -105,10 +105,12 @@ def find_resume(workdir: epath.Path) -> Resume | None:
 
     Raises:
         DamagedError: there are checkpoints, and none can be verified.
-        ValueError: the configuration in the workdir cannot be read.
+        ValueError: the configuration in the workdir cannot be read, or the directory
+            is of something else: a dataset, a model.
     """
     step, problems = latest_verified_step(workdir / CHECKPOINTS)
     if step is None:
+        _require_no_other_files(workdir)
         return None
     checkpoint = workdir / CHECKPOINTS / str(step)
     path = workdir / "config.json"
@@ -120,6 +122,25 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     manifest = read_manifest(checkpoint)
     interval, has_optimizer = manifest.get(INTERVAL), has_optimizer_state(manifest)
     return Resume(step, config, history, problems, interval, has_optimizer)
+
+
+def _require_no_other_files(workdir: epath.Path) -> None:
+    """Raise ValueError if a directory is that of a dataset, a checkpoint or a model.
+
+    A run would write its files among theirs, and replace their config.json.
+    """
+    path, what = workdir / MANIFEST, "a dataset or a checkpoint"
+    if not path.exists():
+        path, what = workdir / "config.json", "a model"
+        if not path.exists():
+            return
+        values = read_json_object(path, "choose another --workdir")
+        if HISTORY in values or "num_steps" in values:
+            return
+    raise ValueError(
+        f"workdir={workdir} is the directory of {what} ({path.name}); a run would write "
+        "its files among those. Choose another --workdir."
+    )
 
 
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:

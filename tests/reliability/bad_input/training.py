@@ -1,5 +1,7 @@
 """Bad inputs: what to train on and from, and numbers out of range."""
 
+import shutil
+
 from bad_case import Case, World
 from option_commands import pretrain, words
 from task_commands import Command, file, finetune
@@ -116,7 +118,66 @@ def untuned(verb: str, model: str) -> Command:
     return command
 
 
+def in_directory_of(name: str, verb: str, *options: str) -> Command:
+    """A run in a copy of what `World` has of this name, or in a directory below it."""
+
+    def command(world: World) -> list[str]:
+        top, _, below = name.partition("/")
+        place = shutil.copytree(getattr(world, top) / below, world.folder / "taken")
+        make = pretrain(*options) if verb == "pretrain" else finetune(GOOD, *options)
+        line = make(world)
+        line[line.index("--workdir") + 1] = str(place)
+        return line
+
+    return command
+
+
+def in_published_model(verb: str) -> Command:
+    """A run in the directory of a model whose config.json is of another program."""
+    make = pretrain() if verb == "pretrain" else finetune(GOOD)
+
+    def command(world: World) -> list[str]:
+        (world.folder / "run").mkdir()
+        file(world, "run/config.json", '{"model_type": "bert", "hidden_size": 16}')
+        file(world, "run/model.safetensors", b"weights")
+        return make(world)
+
+    return command
+
+
+TAKEN = {
+    "dataset": ("a dataset or a checkpoint (manifest.json)", "dataset", "pretrain"),
+    "own-dataset": (
+        "a dataset or a checkpoint (manifest.json); a run would write its files among",
+        "dataset",
+        "pretrain",
+        "--data.path=WORLD/taken",
+    ),
+    "dataset-finetune": ("a dataset or a checkpoint", "dataset", "finetune"),
+    "checkpoint": (
+        "a dataset or a checkpoint (manifest.json)",
+        "run/checkpoints/10",
+        "pretrain",
+    ),
+    "own-checkpoint": (
+        "a dataset or a checkpoint (manifest.json)",
+        "run/checkpoints/10",
+        "finetune",
+    ),
+}
 CASES = [
+    *[
+        Case(f"taken-{name}", in_directory_of(*place), ("Choose another --workdir", says))
+        for name, (says, *place) in TAKEN.items()
+    ],
+    *[
+        Case(
+            f"taken-model-{verb}",
+            in_published_model(verb),
+            ("is the directory of a model (config.json)", "another --workdir"),
+        )
+        for verb in ("pretrain", "finetune")
+    ],
     *[Case(f"tuning-{name}", make, (says,)) for name, (says, make) in TUNING.items()],
     *[
         Case(
