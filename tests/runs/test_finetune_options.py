@@ -145,7 +145,7 @@ def test_a_score_of_ones_own_selects_the_checkpoint(
             "x.csv",
         ),
         (
-            ["--data.validation=x", "--data.test=y"],
+            ["--input=x", "--data.test=y"],
             "--data.test and --input each name",
         ),
     ):

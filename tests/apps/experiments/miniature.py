@@ -39,7 +39,6 @@ def miniature_budget() -> Budget:
             toy.pretraining,
             model=MODEL,
             batch_size=8,
-            masking=dataclasses.replace(toy.pretraining.masking, max_predictions=5),
         ),
         finetuning=dataclasses.replace(
             toy.finetuning,

@@ -152,7 +152,7 @@ def test_an_experiment_is_run_once_and_goes_on_where_it_was_stopped(
     removed.unlink()
     capsys.readouterr()
     reproduce(plan)
-    assert capsys.readouterr().out.count("to score on") == 1
+    assert capsys.readouterr().out.count("classes (to learn from") == 1
     assert (read_result(removed).items == before.items).all()
     assert first.stat().st_mtime_ns == time
     protocol = page.partition("protocol `")[2][:12]
@@ -265,14 +265,14 @@ def test_all_rows_are_compared_with_the_first_on_texts_and_tags(
 def test_a_task_whose_file_changes_is_refused(budget, tags, corpus, tmp_path):
     files = tmp_path / "train.csv", tmp_path / "test.csv"
     for path in files:
-        path.write_text("text,label\nThe judge reads.,a\nThe clerk reads.,b\n" * 8)
+        path.write_text("text,label\n" + "The judge reads.,a\nThe clerk reads.,b\n" * 8)
     root = tmp_path / "pooling"
     task = f"own={files[0]},{files[1]}"
     plan = planned("pooling", dataclasses.replace(budget, seeds=1), root, corpus, task)
     reproduce(plan)
     page = (root / "results.md").read_text()
     assert "own, features" in page and "own, fine-tuned" in page
-    files[1].write_text(files[1].read_text() * 2)
+    files[1].write_text(files[1].read_text() + "The judge signs.,a\n")
     with pytest.raises(ValueError, match="own test has changed since"):
         reproduce(plan)
 
