@@ -138,8 +138,8 @@ def _require_no_other_files(workdir: epath.Path) -> None:
         if HISTORY in values or "num_steps" in values:
             return
     raise ValueError(
-        f"workdir={workdir} is the directory of {what} ({path.name}); a run would write "
-        "its files among those. Choose another --workdir."
+        f"workdir={workdir} is the directory of {what} ({path.name}); a run would "
+        "write its files among those. Choose another --workdir."
     )
 
 

@@ -167,7 +167,7 @@ TAKEN = {
 }
 CASES = [
     *[
-        Case(f"taken-{name}", in_directory_of(*place), ("Choose another --workdir", says))
+        Case(f"taken-{name}", in_directory_of(*place), ("another --workdir", says))
         for name, (says, *place) in TAKEN.items()
     ],
     *[
