@@ -20,6 +20,11 @@ _NAMES_OF_0_1_0 = {
 }
 """Old class names, which keep fingerprints the same as in version 0.1.0."""
 
+_OWN_CLASSES = (
+    ", since each has a class of its own (amounts are for `bert-jax finetune "
+    "text-regression`)"
+)
+
 
 def fingerprint(examples: Sequence[Example]) -> str:
     """Return the hexadecimal sha256 of the examples."""
@@ -104,10 +109,12 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
     for key, example in zip(keys, examples, strict=True):
         parts[key in held_out].append(example)
     if not all(parts):
+        names = {name for example in examples for name in task.classes(example)}
+        reason = _OWN_CLASSES if fraction and len(names) == len(examples) > 1 else ""
         raise ValueError(
             f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
-            f"{len(examples)} examples to learn from and {len(parts[1])} to score on; "
-            "name a file by --data.validation, in Python by validation."
+            f"{len(examples)} examples to learn from and {len(parts[1])} to score on"
+            f"{reason}; name a file by --data.validation, in Python by validation."
         )
     return Splits(train=parts[0], validation=parts[1])
 

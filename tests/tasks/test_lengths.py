@@ -13,7 +13,7 @@ from bert_jax.inference.evaluation import default_examples_config
 from bert_jax.inference.predictor import Predictor
 from bert_jax.model.bert import init_params
 from bert_jax.runs.finetuning_setup import Start, with_lengths
-from bert_jax.tasks.class_names import similar_label_warnings
+from bert_jax.tasks.class_names import amounts_warning, similar_label_warnings
 from bert_jax.tasks.lengths import changed_lengths, fit_lengths
 from bert_jax.tokenization import Tokenizer
 
@@ -144,6 +144,23 @@ def test_b2_classes_that_look_the_same(labels):
         f"The classes {labels[0]!a} and {labels[1]!a} differ only in white space"
         in line
     )
+
+
+@pytest.mark.parametrize(
+    ("labels", "example"),
+    [(("0.5", "1", "2.25"), "0.5"), (tuple(map(str, range(21))), "0")],
+)
+def test_numbers_that_may_be_amounts(labels, example):
+    (line,) = amounts_warning(labels)
+    assert f"All {len(labels)} classes are numbers, such as '{example}'" in line
+    assert "`bert-jax finetune text-regression`" in line
+
+
+@pytest.mark.parametrize(
+    "labels", [("1", "2.0", "3"), ("0.5", "x"), ("007", "1.5"), ()]
+)
+def test_numbers_that_are_codes(labels):
+    assert amounts_warning(labels) == []
 
 
 def test_classes_that_differ():

@@ -64,6 +64,10 @@ TUNING = {
         "leaves 1 of 1 examples to learn from and 0 to score",
         finetune("text,label\na,b\n"),
     ),
+    "a-class-for-each-row": (
+        "to score on, since each has a class of its own (amounts are for `bert-jax",
+        finetune("text,label\n" + "".join(f"Row {i}.,{i / 8}\n" for i in range(30))),
+    ),
     "words-for-numbers": (
         "label='judge' must be a finite",
         finetune(GOOD, task="text-regression"),
