@@ -7,6 +7,7 @@ Plain text files are indexed in place. Everything else is first written as plain
 import collections
 import contextlib
 import dataclasses
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +28,7 @@ from bert_jax.data.documents import (
 from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, encoding_of_source, read_pieces
 from bert_jax.data.structured import read_records
-from bert_jax.data.text_report import READ, TextReport
+from bert_jax.data.text_report import READ, REPEATED, TextReport
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full
 from bert_jax.storage.manifest import sha256_of
 
@@ -70,6 +71,7 @@ def read_corpus(
     all_spans, files, descriptions = [], [], []
     dropped = (text_report := TextReport()).dropped
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
+    repeated = _Texts()
     reported = time.monotonic()
     for number, source in enumerate(sources):
         spool = folder / f"{number:05d}.txt"
@@ -79,6 +81,9 @@ def read_corpus(
             spans = np.fromiter(divide_documents(path, spans.tolist()), _SPAN)
         description = _describe(source, path)
         text_report.add("sources without text", int(not len(spans)), source.name)
+        if not config.deduplicate and repeated.has(path, spans):
+            text_report.text[REPEATED] += 1
+            text_report.first.setdefault(REPEATED, source.name)
         if config.deduplicate:
             text_report.text[READ] += len(spans)
             target = folder / f"{number:05d}.fresh.txt"
@@ -98,6 +103,35 @@ def read_corpus(
     documents = Documents(numbers, start, end - start)
     inputs = np.array([source.input for source in sources], np.int64)
     return Corpus(documents, files, descriptions, inputs, text_report)
+
+
+class _Texts:
+    """The texts of the sources so far; only those of equal size are read again."""
+
+    def __init__(self) -> None:
+        self._unread: dict[tuple[int, int], tuple[str, Spans]] = {}
+        """The first source of each number of documents and bytes."""
+        self._digests: dict[tuple[int, int], set[bytes]] = {}
+
+    def has(self, path: str, spans: Spans) -> bool:
+        """Add the documents of a source; return whether an earlier one has the same."""
+        size = len(spans), int(np.diff(spans).sum())
+        if not len(spans) or self._unread.setdefault(size, (path, spans))[0] == path:
+            return False
+        digests = self._digests.setdefault(size, {_digest(*self._unread[size])})
+        number = len(digests)
+        digests.add(_digest(path, spans))
+        return len(digests) == number
+
+
+def _digest(path: str, spans: Spans) -> bytes:
+    """Return the sha256 of a source's documents."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for start, end in spans.tolist():
+            file.seek(start)
+            digest.update(file.read(end - start) + b"\n")
+    return digest.digest()
 
 
 def _describe(source: Source, path: str) -> JsonObject:

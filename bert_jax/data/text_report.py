@@ -21,6 +21,7 @@ UNKNOWN_CHARACTER, LONG_WORD = "unknown characters", "words that are too long"
 DIVIDED, SINGLE = "divided sentences", "documents of one sentence"
 CUT, RANDOM, PADDING = "tokens in no row", "random pairs", "padding"
 READ = "documents that were read"
+REPEATED = "sources with the text of an earlier one"
 JOINERS, CONTROLS = "invisible joiners", "control characters"
 _JOINERS = "\u200c\u200d\u2060"
 _MANY_UNKNOWN, _ONLY_UNKNOWN = 0.02, 2 / 3
@@ -211,6 +212,11 @@ class TextReport:
                 if text[kind]
             ]
             lines.append(f"text: {', '.join(parts)}.")
+        if text[REPEATED]:
+            lines.append(
+                f"repeated: {text[REPEATED]:,} {REPEATED}{self._place(REPEATED)}; "
+                "leave them out, or pass --deduplicate."
+            )
         if text[UNKNOWN]:
             lines.append(f"[UNK]: {self._unknown()}{self._place(UNKNOWN)}.")
         if text[CUT]:

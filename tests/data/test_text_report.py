@@ -1,5 +1,6 @@
 """What happened to a text is counted, adds up, and is said with the remedy."""
 
+import gzip
 import json
 
 import numpy as np
@@ -157,6 +158,30 @@ def test_copies_and_sources_without_text_are_said(prepared, tmp_path):
     assert "52 duplicate documents" in lines and "1 sources without text" in lines
     assert "(first: b.txt)" in lines
     assert any("66.7% of the documents are copies" in w for w in report.warnings())
+
+
+def test_a_source_with_the_text_of_another_is_said(prepared, tmp_path):
+    """However it is stored; one of equal size and other text is none."""
+    texts = [f"{SENTENCE} {letter}.\n{SENTENCE}" for letter in LETTERS]
+    whole = "\n\n".join(texts)
+    (tmp_path / "again.gz").write_bytes(gzip.compress(whole.encode()))
+    (tmp_path / "lines.txt").write_bytes(b"\n\n" + whole.encode())
+    (tmp_path / "other.txt").write_text(whole.replace("go on", "no go"))
+    names = "a.txt", "again.gz", "lines.txt", "other.txt"
+    source = tuple(str(tmp_path / name) for name in names)
+    _, report, lines = prepared(texts, input=source, sentences="lines")
+    assert report.text["sources with the text of an earlier one"] == 2
+    assert (
+        "repeated: 2 sources with the text of an earlier one (first: again.gz); leave "
+        "them out, or pass --deduplicate." in lines
+    )
+
+
+def test_sources_that_differ_are_no_copies(prepared, tmp_path):
+    (tmp_path / "b.txt").write_text(f"{SENTENCE} b.\n\n{SENTENCE} b.")
+    source = str(tmp_path / "a.txt"), str(tmp_path / "b.txt")
+    _, report, lines = prepared([f"{SENTENCE} a."] * 2, input=source)
+    assert "repeated" not in lines and report.text["sentences"] == 8
 
 
 def test_one_sentence_a_document_gives_a_warning(prepared, capsys):
