@@ -71,19 +71,16 @@ def read_corpus(
     all_spans, files, descriptions = [], [], []
     dropped = (text_report := TextReport()).dropped
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
-    repeated = _Texts()
-    reported = time.monotonic()
+    texts, reported = _Texts(text_report), time.monotonic()
     for number, source in enumerate(sources):
-        spool = folder / f"{number:05d}.txt"
-        path, spans = _read_source(config, source, spool, dropped)
+        path, spans = _read_source(
+            config, source, folder / f"{number:05d}.txt", dropped
+        )
         if num_long := int(np.count_nonzero(np.diff(spans) > MAX_DOCUMENT_BYTES)):
             text_report.add(DIVIDED, num_long, source.name)
             spans = np.fromiter(divide_documents(path, spans.tolist()), _SPAN)
         description = _describe(source, path)
         text_report.add("sources without text", int(not len(spans)), source.name)
-        if not config.deduplicate and repeated.has(path, spans):
-            text_report.text[REPEATED] += 1
-            text_report.first.setdefault(REPEATED, source.name)
         if config.deduplicate:
             text_report.text[READ] += len(spans)
             target = folder / f"{number:05d}.fresh.txt"
@@ -91,6 +88,8 @@ def read_corpus(
             if path != source.path:
                 os.remove(path)
             path = str(target)
+        else:
+            texts.add(path, spans, source.name)
         all_spans.append(spans)
         files.append(path)
         descriptions.append(description | {"documents": len(spans)})
@@ -108,20 +107,22 @@ def read_corpus(
 class _Texts:
     """The texts of the sources so far; only those of equal size are read again."""
 
-    def __init__(self) -> None:
+    def __init__(self, text_report: TextReport) -> None:
+        self._text_report = text_report
         self._unread: dict[tuple[int, int], tuple[str, Spans]] = {}
         """The first source of each number of documents and bytes."""
         self._digests: dict[tuple[int, int], set[bytes]] = {}
 
-    def has(self, path: str, spans: Spans) -> bool:
-        """Add the documents of a source; return whether an earlier one has the same."""
+    def add(self, path: str, spans: Spans, name: str) -> None:
+        """Add the documents of a source; count it if an earlier one has the same."""
         size = len(spans), int(np.diff(spans).sum())
         if not len(spans) or self._unread.setdefault(size, (path, spans))[0] == path:
-            return False
+            return
         digests = self._digests.setdefault(size, {_digest(*self._unread[size])})
-        number = len(digests)
-        digests.add(_digest(path, spans))
-        return len(digests) == number
+        if (digest := _digest(path, spans)) in digests:
+            self._text_report.text[REPEATED] += 1
+            self._text_report.first.setdefault(REPEATED, name)
+        digests.add(digest)
 
 
 def _digest(path: str, spans: Spans) -> bytes:
