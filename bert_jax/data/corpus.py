@@ -73,9 +73,8 @@ def read_corpus(
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
     texts, reported = _Texts(text_report), time.monotonic()
     for number, source in enumerate(sources):
-        path, spans = _read_source(
-            config, source, folder / f"{number:05d}.txt", dropped
-        )
+        spool = folder / f"{number:05d}.txt"
+        path, spans = _read_source(config, source, spool, dropped)
         if num_long := int(np.count_nonzero(np.diff(spans) > MAX_DOCUMENT_BYTES)):
             text_report.add(DIVIDED, num_long, source.name)
             spans = np.fromiter(divide_documents(path, spans.tolist()), _SPAN)
@@ -94,11 +93,10 @@ def read_corpus(
         files.append(path)
         descriptions.append(description | {"documents": len(spans)})
         if time.monotonic() - reported >= report_seconds:
-            reported = time.monotonic()
-            num_documents = sum(map(len, all_spans))
+            reported, num_documents = time.monotonic(), sum(map(len, all_spans))
             report(f"{number + 1}/{len(sources)} sources, {num_documents} documents")
     start, end = np.concatenate([np.empty((0, 2), np.int64), *all_spans]).T.copy()
-    numbers = np.repeat(np.arange(len(sources)), [len(spans) for spans in all_spans])
+    numbers = np.repeat(np.arange(len(sources)), [*map(len, all_spans)])
     documents = Documents(numbers, start, end - start)
     inputs = np.array([source.input for source in sources], np.int64)
     return Corpus(documents, files, descriptions, inputs, text_report)
