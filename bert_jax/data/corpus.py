@@ -107,20 +107,22 @@ class _Texts:
 
     def __init__(self, text_report: TextReport) -> None:
         self._text_report = text_report
-        self._unread: dict[tuple[int, int], tuple[str, Spans]] = {}
+        self._first: dict[tuple[int, int], tuple[str, Spans]] = {}
         """The first source of each number of documents and bytes."""
         self._digests: dict[tuple[int, int], set[bytes]] = {}
 
     def add(self, path: str, spans: Spans, name: str) -> None:
         """Add the documents of a source; count it if an earlier one has the same."""
         size = len(spans), int(np.diff(spans).sum())
-        if not len(spans) or self._unread.setdefault(size, (path, spans))[0] == path:
+        first = self._first.setdefault(size, (path, spans))
+        if not len(spans) or first[0] == path:
             return
-        digests = self._digests.setdefault(size, {_digest(*self._unread[size])})
-        if (digest := _digest(path, spans)) in digests:
+        if size not in self._digests:
+            self._digests[size] = {_digest(first[0], first[1])}
+        if (digest := _digest(path, spans)) in self._digests[size]:
             self._text_report.text[REPEATED] += 1
             self._text_report.first.setdefault(REPEATED, name)
-        digests.add(digest)
+        self._digests[size].add(digest)
 
 
 def _digest(path: str, spans: Spans) -> bytes:

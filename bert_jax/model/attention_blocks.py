@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from jaxtyping import Array, Bool, Float, UInt32
+from jaxtyping import Array, Bool, Float, Int, UInt32
 
 LANES = 128
 """Values of a vector along its last axis; queries fill whole vectors."""
@@ -18,21 +18,34 @@ Draw = Callable[[Array, Array, tuple[int, int]], UInt32[Array, "..."]]
 """Two seeds and a shape → random 32-bit words."""
 
 
+def hardware_bits(
+    first_seed: Int[Array, ""], second_seed: Int[Array, ""], shape: tuple[int, int]
+) -> UInt32[Array, "..."]:
+    """Return words of the TPU's generator; the same seeds give the same words."""
+    pltpu.prng_seed(first_seed, second_seed)
+    return pltpu.bitcast(pltpu.prng_random_bits(shape), jnp.uint32)
+
+
 @dataclasses.dataclass(frozen=True)
 class BlockPlan:
     """What the kernels do, and in which blocks; static."""
 
-    num_heads: int
-    causal: bool
-    has_pairs: bool
-    """Whether tokens attend to keys of their own pair only."""
-    threshold: int
-    """Drop a probability if its 16 random bits are below."""
-    draw: Draw
-    interpret: bool
-    """Run as JAX operations on any device, for tests."""
-    shape: tuple[int, int, int]
+    shape: tuple[int, ...]
     """Of queries, keys and values: B, T, D."""
+    num_heads: int
+    causal: bool = False
+    has_pairs: bool = False
+    """Whether tokens attend to keys of their own pair only."""
+    rate: float = 0.0
+    """Of dropout of the probabilities."""
+    draw: Draw = hardware_bits
+    interpret: bool = False
+    """Run as JAX operations on any device, for tests."""
+
+    @property
+    def threshold(self) -> int:
+        """Drop a probability if its 16 random bits are below."""
+        return min(round(self.rate * 2**16), 2**16 - 1)
 
     @property
     def head_size(self) -> int:

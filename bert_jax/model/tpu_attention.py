@@ -10,26 +10,17 @@ lanes, which costs nothing, as the matrix unit multiplies 128 lanes at a time.
 
 import functools
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int
 
-from bert_jax.model.attention_blocks import BlockPlan, Blocks, Draw
+from bert_jax.model.attention_blocks import BlockPlan, Blocks, Draw, hardware_bits
 
 _HIDDEN = float(jnp.finfo(jnp.float32).min)
-
-
-def hardware_bits(
-    first_seed: Int[Array, ""], second_seed: Int[Array, ""], shape: tuple[int, int]
-) -> UInt32[Array, "..."]:
-    """Return words of the TPU's generator; the same seeds give the same words."""
-    pltpu.prng_seed(first_seed, second_seed)
-    return pltpu.bitcast(pltpu.prng_random_bits(shape), jnp.uint32)
 
 
 def _product(
@@ -293,29 +284,6 @@ def _backward(
 _attention.defvjp(_forward, _backward)
 
 
-def plan_of(
-    shape: Sequence[int],
-    *,
-    num_heads: int,
-    causal: bool = False,
-    has_pairs: bool = False,
-    rate: float = 0.0,
-    draw: Draw = hardware_bits,
-    interpret: bool = False,
-) -> BlockPlan:
-    """Return the plan of attention for arrays of `shape` [B, T, D]."""
-    batch, length, hidden = shape
-    return BlockPlan(
-        num_heads=num_heads,
-        causal=causal,
-        has_pairs=has_pairs,
-        threshold=min(round(rate * 2**16), 2**16 - 1),
-        draw=draw,
-        interpret=interpret,
-        shape=(batch, length, hidden),
-    )
-
-
 def tpu_attention(
     query: Float[Array, "B T D"],
     key: Float[Array, "B T D"],
@@ -347,7 +315,7 @@ def tpu_attention(
     groups = attention_mask.astype(jnp.int32)
     if pair_ids is not None:
         groups = jnp.where(attention_mask, pair_ids.astype(jnp.int32), 0)
-    plan = plan_of(
+    plan = BlockPlan(
         query.shape,
         num_heads=num_heads,
         causal=causal,

@@ -112,7 +112,8 @@ def compile_kernels(kernels: KernelSchedule) -> int:
     import jax.numpy as jnp
 
     from bert_jax.distributed.topologies import Tpu, devices_of, parse_topology
-    from bert_jax.model.tpu_attention import plan_of, tpu_attention
+    from bert_jax.model.attention_blocks import BlockPlan
+    from bert_jax.model.tpu_attention import tpu_attention
 
     topology = parse_topology(kernels.topology)
     device = devices_of(topology)[0]
@@ -142,7 +143,7 @@ def compile_kernels(kernels: KernelSchedule) -> int:
     seeds = shaped(2, dtype=jnp.int32)
     with jax.default_device(device):
         jax.jit(jax.grad(loss)).lower([heads] * 3, mask, pair_ids, seeds).compile()
-    plan = plan_of(heads.shape, num_heads=kernels.num_heads, rate=kernels.rate)
+    plan = BlockPlan(heads.shape, kernels.num_heads, rate=kernels.rate)
     assert isinstance(topology.accelerator, Tpu)
     return -(-math.prod(plan.grid) // topology.accelerator.cores)
 

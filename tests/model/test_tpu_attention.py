@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax.model.attention import Visibility, plain_attention
-from bert_jax.model.tpu_attention import plan_of, tpu_attention
+from bert_jax.model.attention_blocks import BlockPlan
+from bert_jax.model.tpu_attention import tpu_attention
 
 HIDDEN = {2: 128, 1: 128, 12: 312}
 """Number of heads → hidden size: two heads of a block, one, and all in one."""
@@ -199,6 +200,6 @@ def test_each_block_of_queries_has_its_own_dropout():
 
 @pytest.mark.parametrize("length", range(128, 2049, 128))
 def test_blocks_hold_whole_vectors_and_divide_the_row(length):
-    plan = plan_of((2, length, 768), num_heads=12)
+    plan = BlockPlan((2, length, 768), num_heads=12)
     assert plan.queries % 128 == 0 and length % plan.queries == 0
     assert plan.queries * length <= max(512 * 512, 128 * length)
