@@ -74,6 +74,8 @@ def search(options: SearchOptions) -> None:
 
     if not (options.query and options.corpus):
         raise UsageError("--query and --corpus need each other: a text, and a file.")
+    if not all(query.strip() for query in options.query):
+        raise UsageError("query is empty; give a text to search for.")
     if not options.model:
         raise UsageError("search needs a model: name one first, or by --model.")
     given = [

@@ -160,6 +160,13 @@ def test_copies_and_sources_without_text_are_said(prepared, tmp_path):
     assert any("66.7% of the documents are copies" in w for w in report.warnings())
 
 
+def test_what_copies_leave_too_little_of_is_said(prepared):
+    options = {"deduplicate": True, "validation_fraction": 0.01}
+    expected = "of 1 documents, after 9 duplicates were dropped, does not leave"
+    with pytest.raises(ValueError, match=expected):
+        prepared([f"{SENTENCE} a.\n{SENTENCE}"] * 10, sentences="lines", **options)
+
+
 def test_a_source_with_the_text_of_another_is_said(prepared, tmp_path):
     """However it is stored; one of equal size and other text is none."""
     texts = [f"{SENTENCE} {letter}.\n{SENTENCE}" for letter in LETTERS]

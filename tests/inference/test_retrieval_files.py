@@ -357,6 +357,7 @@ def test_queries_search_the_rows_of_a_file(pretrained, tmp_path, capsys):
         ((), "search needs --query TEXT with --corpus FILE, or --input DIRECTORY"),
         (("--query", "a"), "--query and --corpus need each other"),
         (("--corpus", "texts.txt"), "--query and --corpus need"),
+        (("--query", " ", "--corpus", "table.csv"), "query is empty; give a text"),
         (
             ("--query", "a", "--corpus", "b.txt", "--split", "dev"),
             "split: without effect",
