@@ -75,8 +75,9 @@ def plan_chunks(
         raise ValueError(f"input {where} holds no text; name files that do.")
     if len(documents) == 1 and config.pairs == "nsp":
         raise ValueError(
-            f"input {where} is a single document, but next sentence prediction needs "
-            "two or more; separate documents by a blank line, or choose other --pairs."
+            f"input {where} is a single document{corpus.without_copies}, but next "
+            "sentence prediction needs two or more; separate documents by a blank "
+            "line, or choose other --pairs."
         )
     for_validation = held_out(config, corpus)
     orders = {

@@ -52,6 +52,12 @@ class Corpus:
     text_report: TextReport
     """What was left out while the sources were read."""
 
+    @property
+    def without_copies(self) -> str:
+        """How many duplicates are not among the documents, for messages, or ""."""
+        number = self.text_report.dropped["duplicate documents"]
+        return f" ({number:,} duplicates were dropped)" if number else ""
+
 
 def read_corpus(
     config: PrepareConfig,

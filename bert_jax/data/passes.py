@@ -88,12 +88,10 @@ def held_out(config: PrepareConfig, corpus: Corpus) -> Bool[np.ndarray, " N"]:
         chosen = draws <= max(fraction, np.partition(draws, 1)[1])
         if count - chosen.sum() >= 2:
             return chosen
-    copies = corpus.text_report.dropped["duplicate documents"]
-    without = f", after {copies:,} duplicates were dropped," if copies else ""
     raise ValueError(
-        f"validation_fraction={fraction} of {count} documents{without} does not leave "
-        "at least two for training and two for validation; add documents, or set it "
-        "to 0."
+        f"validation_fraction={fraction} of {count} documents{corpus.without_copies} "
+        "does not leave at least two for training and two for validation; add "
+        "documents, or set it to 0."
     )
 
 

@@ -160,11 +160,18 @@ def test_copies_and_sources_without_text_are_said(prepared, tmp_path):
     assert any("66.7% of the documents are copies" in w for w in report.warnings())
 
 
-def test_what_copies_leave_too_little_of_is_said(prepared):
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [
+        (1, r"single document \(9 duplicates were dropped\), but next sentence"),
+        (2, r"of 2 documents \(8 duplicates were dropped\) does not leave at least"),
+    ],
+)
+def test_what_copies_leave_too_little_of_is_said(prepared, number, message):
+    texts = [f"{SENTENCE} {LETTERS[i % number]}.\n{SENTENCE}" for i in range(10)]
     options = {"deduplicate": True, "validation_fraction": 0.01}
-    expected = "of 1 documents, after 9 duplicates were dropped, does not leave"
-    with pytest.raises(ValueError, match=expected):
-        prepared([f"{SENTENCE} a.\n{SENTENCE}"] * 10, sentences="lines", **options)
+    with pytest.raises(ValueError, match=message):
+        prepared(texts, sentences="lines", **options)
 
 
 def test_a_source_with_the_text_of_another_is_said(prepared, tmp_path):
