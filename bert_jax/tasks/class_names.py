@@ -18,8 +18,8 @@ _DECIMAL = re.compile(r"\s*([+-]?)(0|[1-9]\d*)(?:\.(\d*))?\s*", re.ASCII)
 """A plain number; a code with leading zeros, such as 01, is none."""
 _ITEM = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?\d[\d.]*""", re.DOTALL)
 _SEPARATORS = "|,;"
-_MAX_CODES = 20
-"""More integers than this are no codes of classes, such as stars."""
+_MAX_CODES, _MAX_SECTIONS = 20, 5
+"""More integers, or numbers with a fraction, are no names of classes, such as stars."""
 
 
 def class_names(value: object, where: str, separator: str = "") -> tuple[str, ...]:
@@ -209,13 +209,11 @@ def joined_warnings(counts: collections.Counter[str], merge: bool) -> list[str]:
 
 
 def amounts_warning(labels: Sequence[str]) -> list[str]:
-    """Return a line if the classes are numbers that look like amounts, and no codes.
-
-    They have a fraction, or are more than `_MAX_CODES`.
-    """
+    """Return a line if the classes are numbers, and so many that they are amounts."""
     numbers = [match for label in labels if (match := _DECIMAL.fullmatch(label))]
     fractions = [match[0] for match in numbers if (match[3] or "").strip("0")]
-    if len(numbers) < len(labels) or not (fractions or labels[_MAX_CODES:]):
+    most = _MAX_SECTIONS if fractions else _MAX_CODES
+    if len(numbers) < len(labels) or len(labels) <= most:
         return []
     return [
         f"All {len(labels)} classes are numbers, such as {(fractions or labels)[0]!a}, "

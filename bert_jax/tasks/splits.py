@@ -21,8 +21,7 @@ _NAMES_OF_0_1_0 = {
 """Old class names, which keep fingerprints the same as in version 0.1.0."""
 
 _OWN_CLASSES = (
-    ", since each has a class of its own (amounts are for `bert-jax finetune "
-    "text-regression`)"
+    " Each has a class of its own; amounts are for `bert-jax finetune text-regression`."
 )
 
 
@@ -113,8 +112,8 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
         reason = _OWN_CLASSES if fraction and len(names) == len(examples) > 1 else ""
         raise ValueError(
             f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
-            f"{len(examples)} examples to learn from and {len(parts[1])} to score on"
-            f"{reason}; name a file by --data.validation, in Python by validation."
+            f"{len(examples)} examples to learn from and {len(parts[1])} to score on; "
+            f"name a file by --data.validation, in Python by validation.{reason}"
         )
     return Splits(train=parts[0], validation=parts[1])
 

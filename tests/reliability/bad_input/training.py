@@ -65,7 +65,7 @@ TUNING = {
         finetune("text,label\na,b\n"),
     ),
     "a-class-for-each-row": (
-        "to score on, since each has a class of its own (amounts are for `bert-jax",
+        "Each has a class of its own; amounts are for `bert-jax finetune text-regr",
         finetune("text,label\n" + "".join(f"Row {i}.,{i / 8}\n" for i in range(30))),
     ),
     "words-for-numbers": (
