@@ -77,7 +77,7 @@ def read_corpus(
     all_spans, files, descriptions = [], [], []
     dropped = (text_report := TextReport()).dropped
     deduplicator = Deduplicator(paragraphs=config.sentences == "split")
-    texts, reported = _Texts(text_report), time.monotonic()
+    texts, reported = _KnownTexts(text_report), time.monotonic()
     for number, source in enumerate(sources):
         spool = folder / f"{number:05d}.txt"
         path, spans = _read_source(config, source, spool, dropped)
@@ -108,7 +108,7 @@ def read_corpus(
     return Corpus(documents, files, descriptions, inputs, text_report)
 
 
-class _Texts:
+class _KnownTexts:
     """The texts of the sources so far; only those of equal size are read again."""
 
     def __init__(self, text_report: TextReport) -> None:
