@@ -28,6 +28,7 @@ from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tables.memory import RowsInMemory
 from bert_jax.training.faults import DivergedRun
+from bert_jax.training.resume import require_no_other_files
 from bert_jax.training.score_table import best_run, summarise
 
 LEARNING_RATES = (5e-5, 3e-5, 2e-5)
@@ -119,11 +120,14 @@ def finetune_runs(
         The name, setting, seed and scores of each run, as in `runs.json`.
 
     Raises:
-        ValueError: `workdir` holds the runs of another configuration, or as `finetune`.
+        ValueError: `workdir` holds the runs of another configuration, or a dataset or
+            a model; or as `finetune`.
     """
     config = chosen_config(config, model, train=train, validation=validation, test=test)
     root = open_directory(workdir)
     before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
+    if before is None:
+        require_no_other_files(root)
     config = with_pinned_models(config, before)
     done = read_runs(root, config)
     # Runs that differ in the seed share their compiled programs.

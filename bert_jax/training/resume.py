@@ -110,7 +110,7 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     """
     step, problems = latest_verified_step(workdir / CHECKPOINTS)
     if step is None:
-        _require_no_other_files(workdir)
+        require_no_other_files(workdir)
         return None
     checkpoint = workdir / CHECKPOINTS / str(step)
     path = workdir / "config.json"
@@ -124,7 +124,7 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     return Resume(step, config, history, problems, interval, has_optimizer)
 
 
-def _require_no_other_files(workdir: epath.Path) -> None:
+def require_no_other_files(workdir: epath.Path) -> None:
     """Raise ValueError if a directory is that of a dataset, a checkpoint or a model.
 
     A run would write its files among theirs, and replace their config.json.

@@ -16,6 +16,7 @@ from bert_jax.data.pipeline import permute
 from bert_jax.metrics.classification import classification_scores, multi_label_scores
 from bert_jax.model.distillation import binary_divergence, score_divergence
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tasks.class_names import amounts_warning
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
@@ -37,6 +38,10 @@ class ClassTask(TextTask):
             class_report.analyse, class_report.sections
         )
     }
+
+    def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
+        amounts = [] if self.data.glue else amounts_warning(self.model.labels)
+        return super().label_warnings(examples) + amounts
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return the int32 [N] numbers of the classes."""

@@ -28,7 +28,6 @@ from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.class_names import (
-    amounts_warning,
     class_finder,
     joined_warnings,
     list_warnings,
@@ -122,8 +121,7 @@ class TextTask(FinetuningTask):
         counts = name_counts(examples)
         joined = [] if data.labels else joined_warnings(counts, data.merge_labels)
         marks = list_warnings(labels, data.multi_label, data.label_separator)
-        amounts = amounts_warning(labels)
-        return joined + super().label_warnings(examples) + marks + amounts
+        return joined + super().label_warnings(examples) + marks
 
     def check(self, examples: Sequence[TextExample]) -> None:
         self.match_labels(examples)

@@ -158,6 +158,12 @@ TAKEN = {
         "--data.path=WORLD/taken",
     ),
     "dataset-finetune": ("a dataset or a checkpoint", "dataset", "finetune"),
+    "dataset-of-runs": (
+        "a dataset or a checkpoint (manifest.json)",
+        "dataset",
+        "finetune",
+        "--seeds=2",
+    ),
     "checkpoint": (
         "a dataset or a checkpoint (manifest.json)",
         "run/checkpoints/10",
