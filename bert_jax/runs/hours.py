@@ -62,12 +62,14 @@ def config_for_hours(
         "steps; give less.",
     )
     num_steps = int(float(f"{int(fitting):.2g}"))
+    config = with_steps(config, first_step + num_steps)
     if is_primary():
         say(
             f"{hours:g} hours: {num_steps:,} steps of {step:.3g} s, the median of "
-            f"{len(seconds)}; warm-up and decay keep their shares of the steps."
+            f"{len(seconds)}; warm-up and decay keep their shares of the steps: "
+            f"warm-up takes {config.optimizer.warmup_steps:,}."
         )
-    return with_steps(config, first_step + num_steps)
+    return config
 
 
 def with_steps(config: PretrainConfig, num_steps: int) -> PretrainConfig:

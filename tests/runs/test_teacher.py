@@ -254,9 +254,11 @@ def test_a_classifier_learns_from_a_teacher(tuned):
         finetune(dataclasses.replace(config, distillation=warmer), folder / "taught")
 
 
-def test_teachers_of_other_classes_or_tasks_are_refused(tuned, tmp_path):
-    config, _ = tuned
-    teacher = load_pretrained(config.teacher)
+def test_teachers_of_other_classes_or_tasks_are_refused(
+    classifier, encoder_checkpoint, reviews, tmp_path
+):
+    config = classifier_config(reviews, encoder_checkpoint)
+    teacher = load_pretrained(str(classifier))
     for fields, message in (
         ({"labels": ("a", "b")}, r"has labels=\('a', 'b'\) and the run \('clerk'"),
         ({"problem_type": "multi_label_classification"}, "has problem_type=multi"),

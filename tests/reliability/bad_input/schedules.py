@@ -7,6 +7,10 @@ from option_commands import finetune, in_file, pretrain
 
 GIVEN = ("--masking.max-predictions", "20")
 CONSTANT = ("--optimizer.schedule", "constant")
+ONE_LAYER = """
+    --model.num-hidden-layers 1 --model.hidden-size 16 --model.num-attention-heads 1
+    --model.intermediate-size 64 --batch-size 8 --mesh.data 1
+""".split()
 
 LEARNING_RATE = [
     Case(
@@ -104,7 +108,7 @@ HOURS = [
     *(
         Case(
             f"hours-of-{hours}",
-            for_hours(hours),
+            for_hours(hours, *ONE_LAYER),
             (f"hours={hours} is too long for a step", "at most 2,147,483,647 steps"),
         )
         for hours in ("1e+09", "1e+308")
