@@ -43,7 +43,10 @@ def test_deepnorm_changes_the_sizes_of_four_kernels_of_a_layer():
 
 @pytest.mark.parametrize(
     ("attention", "offsets"),
-    [("bidirectional", (-1, 1, -2, 2)), ("causal", (-1, -2, -3, -4))],
+    [
+        ("bidirectional", (-1, 1, -2, 2)),
+        pytest.param("causal", (-1, -2, -3, -4), marks=pytest.mark.slow),
+    ],
 )
 def test_local_heads_attend_to_a_neighbour_each(attention, offsets):
     """Of the first layer; the other layers begin as DeepNorm's."""

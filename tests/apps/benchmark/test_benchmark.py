@@ -77,6 +77,7 @@ def measured(tmp_path_factory):
     return measure
 
 
+@pytest.mark.slow
 def test_train(measured):
     figures, output = measured("train", *SIZE, *TURNS)
     assert figures["parameters"] == 4_433_468
