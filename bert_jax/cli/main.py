@@ -4,6 +4,7 @@ import difflib
 import importlib
 import logging
 import os
+import re
 import signal
 import sys
 import warnings
@@ -28,7 +29,7 @@ COMPUTING = set(
 
 def run_verb(arguments: Sequence[str]) -> int:
     """Run the verb of the arguments; return its exit code, or raise UsageError."""
-    first, *rest = arguments or ["--help"]
+    first, *rest = arguments = [with_home(word) for word in arguments] or ["--help"]
     if first == "help" and rest:
         return run_verb([*rest, "--help"])
     if first in HELP:
@@ -55,6 +56,18 @@ def run_verb(arguments: Sequence[str]) -> int:
         options = read(options_class, words, name)
         return verb.load(verb.run)(options) or 0
     return 0
+
+
+def with_home(word: str) -> str:
+    """Return a word with the home directory for ~ at the start of a path.
+
+    A shell replaces it in ~/text, but not after the `=` of an option or in quotes,
+    where patterns are.
+    """
+    if not re.match(r"(--[\w.-]+=)?([\w-]+=)?~(/|$)", word):
+        return word
+    home = os.path.expanduser("~")
+    return re.sub(r"(^|=|,)~(?=/|$)", lambda before: before[1] + home, word)
 
 
 def verb_name(arguments: Sequence[str]) -> str:

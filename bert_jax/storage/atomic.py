@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from bert_jax.storage.files import name_path_if_disk_full
+from bert_jax.storage.files import name_path_if_disk_full, require_no_tilde
 
 
 def absolute(path: epath.Path) -> epath.Path:
@@ -26,7 +26,12 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 
 
 def local_output(output: str | os.PathLike[str]) -> epath.Path:
-    """Return the path, or raise ValueError if in a bucket, where nothing is renamed."""
+    """Return the path of an output that is renamed when it is complete.
+
+    Raises:
+        ValueError: it is in a bucket, where nothing is renamed, or begins with ~.
+    """
+    require_no_tilde(output)
     name = os.fspath(output)
     if is_address(name):
         raise ValueError(

@@ -226,11 +226,25 @@ def require_new_file(path: str | os.PathLike[str], overwrite: bool) -> None:
         )
 
 
+def require_no_tilde(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError if a path begins with ~: a directory of that name would be made.
+
+    The command line has replaced it already.
+    """
+    name = os.fspath(path)
+    if name == "~" or name.startswith("~/"):
+        raise ValueError(
+            f"{name} begins with ~, which only a shell replaces; write the path in "
+            f"full: {os.path.expanduser(name)}"
+        )
+
+
 def require_writable(directory: str | os.PathLike[str]) -> None:
     """Raise ValueError or OSError if an output directory cannot be made or written to.
 
     Nothing is written.
     """
+    require_no_tilde(directory)
     parent = os.path.abspath(directory)
     while not os.path.lexists(parent):
         parent = os.path.dirname(parent)

@@ -16,7 +16,7 @@ import pytest
 from run_helpers import NO_TENSORFLOW
 
 from bert_jax.apps.experiments.catalogue import EXPERIMENTS
-from bert_jax.cli.main import main
+from bert_jax.cli.main import main, with_home
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
@@ -471,3 +471,26 @@ def test_every_id_of_the_dataset_is_in_the_vocabulary(dataset):
     numbers = np.arange(len(dataset.train))
     tokens = dataset.train.gather(numbers)["tokens"]
     assert tokens.max() < dataset.tokenizer.vocab_size
+
+
+def test_a_tilde_is_the_home_directory_as_in_a_shell(
+    corpus, tmp_path, monkeypatch, capsys
+):
+    """A shell does not replace it after `=`, or in the quotes of a pattern."""
+    home = tmp_path / "home"
+    shutil.copytree(corpus, home / "text")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    words = ["vocab", "--vocab-size", "160", "--output=~/vocabulary"]
+    assert main([*words, "--input", "~/text/*.txt"]) == 0
+    assert (home / "vocabulary" / "vocab.txt").exists() and not Path("~").exists()
+    assert f"{home / 'vocabulary'}: wordpiece" in capsys.readouterr().out
+
+
+def test_a_tilde_in_the_text_of_an_option_stays():
+    words = ["a ~/b", "--prompt=see ~/b", "x~", "~user/b", "--mesh.data=-1"]
+    assert [*map(with_home, words)] == words
+    home = os.path.expanduser("~")
+    assert (
+        with_home("--tasks=a=~/1.csv,~/2.csv") == f"--tasks=a={home}/1.csv,{home}/2.csv"
+    )

@@ -4,13 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax.storage.atomic import local_output
 from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import (
     atomic_file,
     atomic_write,
     remove_temporaries,
+    require_writable,
     temporary_beside,
 )
+from bert_jax.storage.remote import open_directory
 
 
 def names(directory: Path) -> list[str]:
@@ -59,3 +62,12 @@ def test_one_process_holds_a_lock(tmp_path):
         path.unlink()  # by the process that held it
         with pytest.raises(FileExistsError, match=message):
             lock_file(late, "out")
+
+
+@pytest.mark.parametrize(
+    "opened", [local_output, open_directory, require_writable], ids=lambda f: f.__name__
+)
+def test_no_directory_is_named_as_the_home(opened, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ValueError, match=f"~/a begins .* in full: {tmp_path}/a"):
+        opened("~/a")
