@@ -72,13 +72,14 @@ def parse(
 
 
 def option_value(arguments: Sequence[str], option: str) -> str | None:
-    """Return the value of an option, after it or after its `=`; None: not given."""
+    """Return the last value of an option, after it or its `=`; None: not given."""
+    value = None
     for argument, following in itertools.zip_longest(arguments, arguments[1:]):
         if argument.startswith(f"{option}="):
-            return argument.removeprefix(f"{option}=")
+            value = argument.removeprefix(f"{option}=")
         if argument == option:
-            return following
-    return None
+            value = following
+    return value
 
 
 def split_beam_options(

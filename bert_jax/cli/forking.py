@@ -54,6 +54,8 @@ def read_fork(
     if step is None or output is None or arguments[0].startswith("-"):
         parse(options_class, arguments, verb)  # prints the help, or raises
         raise UsageError(_USAGE)
+    if [word.partition("=")[0] for word in arguments].count("--at") > 1:
+        raise UsageError(_USAGE)
     from bert_jax.runs.fork import read_run_config
 
     source = arguments[0]
@@ -68,7 +70,7 @@ def read_fork(
         assert isinstance(config, PretrainConfig)
         first = options_class(config=config, **names)  # type: ignore[arg-type]
         options = parse(options_class, arguments, verb, first)
-    if (options.source, options.at) != (source, step):
+    if options.source != source:
         raise UsageError(_USAGE)
     return options
 

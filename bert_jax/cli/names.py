@@ -44,6 +44,7 @@ _OF_VERB = {
     "inspect": {"--report": "--output"},
 }
 """Former names of the options of one verb."""
+_INPUT = "--input"
 _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
 
 
@@ -137,7 +138,8 @@ def with_present_names(
     """Return the arguments of a verb with the names that its options have.
 
     Underscores become hyphens, and another name of a thing becomes the one that the
-    verb has, which is said on standard error. The value of --model comes first.
+    verb has, which is said on standard error. The value of --model comes first. If
+    --input takes several files, those of each --input are read.
 
     Raises:
         UsageError: an option is given by two of its names, or the model twice, or
@@ -164,7 +166,11 @@ def with_present_names(
         words.append(name + (match[2] or ""))
     if verb in SIZE_FIRST and words and not words[0].startswith("-"):
         words.insert(0, "--model")
-    return _model_first(words, verb) + list(arguments[end:])
+    words = _model_first(words, verb)
+    options = options_of(options_class)
+    if any(o.name == _INPUT and get_origin(o.hint) is tuple for o in options):
+        words = _with_one_input(words)
+    return words + list(arguments[end:])
 
 
 def _require_page(value: str) -> None:
@@ -181,6 +187,27 @@ def _other_names(options_class: type, verb: str) -> dict[str, str]:
         if of_verb := [name for name in same if name in names]:
             others |= {name: of_verb[0] for name in same if name not in names}
     return others
+
+
+def _with_one_input(words: list[str]) -> list[str]:
+    """Return the arguments with the values of each --input after one, at the end.
+
+    Of other options that are given twice, the last one counts.
+    """
+    if [word.partition("=")[0] for word in words].count(_INPUT) < 2:
+        return words
+    values: list[str] = []
+    others: list[str] = []
+    is_value = False
+    for word in words:
+        name, sign, value = word.partition("=")
+        if name == _INPUT:
+            values += [value] * bool(sign)
+            is_value = not sign
+            continue
+        is_value = is_value and (word == "-" or not word.startswith("-"))
+        (values if is_value else others).append(word)
+    return [*others, _INPUT, *values]
 
 
 def _model_first(words: list[str], verb: str) -> list[str]:

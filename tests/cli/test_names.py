@@ -2,6 +2,7 @@
 
 import pytest
 
+from bert_jax.cli.command import option_value
 from bert_jax.cli.main import main, run_verb
 from bert_jax.cli.names import MODEL_FIRST, option_names, with_present_names
 from bert_jax.cli.verbs import VERBS
@@ -107,3 +108,18 @@ def test_the_underscore_of_an_option_is_seen_before_it_is_parsed(tmp_path, capsy
         command = ["pretrain", option, source, "--model.hidden_size", "many"]
         assert main([*command, "--workdir", str(tmp_path / "run")]) == 2
         assert "must be a whole number" not in capsys.readouterr().err
+
+
+def test_the_files_of_each_input_are_read():
+    once = ["--output=x", "--input", "a", "b", "-", "c"]
+    assert (
+        present("prepare", "--input", "a", "b", "-", "--output=x", "--input=c") == once
+    )
+    assert present("prepare", *once) == once
+    # One file is scored: the last one, as of other options.
+    assert present("evaluate", "M", "--input=a", "--input=b")[1:] == [
+        "--input=a",
+        "--input=b",
+    ]
+    assert option_value(["--input", "a", "--input=b"], "--input") == "b"
+    assert option_value(["--at=b", "--input"], "--input") is None
