@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 from bert_jax.cli.hints import not_taken, unknown
 from bert_jax.cli.names import SHORT_NAMES, names_of, with_present_names
-from bert_jax.config.checks import RESOLVED, did_you_mean
+from bert_jax.config.checks import RESOLVED, did_you_mean, spaced
 from bert_jax.config.descriptions import field_descriptions
 from bert_jax.config.files import load_config as load_config
 from bert_jax.terminal.messages import UsageError
@@ -185,12 +185,15 @@ def error_message(
     message = re.sub(_NO_VALUE, r"\1 needs a value", message)
     for reason, rule in _RULES.items():
         message = re.sub(rf"Error parsing (\S+): {reason}", rf"\1{rule}", message)
+    if match := re.fullmatch(_NUMBERS, message):
+        return f"{match[1]}{spaced(match[2])}"
     return f"{message.rstrip('.')}; {see_help}"
 
 
 _UNKNOWN = "Unrecognized options: "
 _INVALID_CHOICE = r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)"
 _NO_VALUE = r"Missing value for argument '(.*)'\. .*"
+_NUMBERS = r"(--\S+='([\d., -]+)' cannot be understood)"
 _RULES = {
     r"invalid literal for int.. .*: '(.*)'": r"=\2 must be a whole number",
     r"no type matching {None}\|INT .*from \['(.*?)'\].*": r"=\2 must be a whole number",

@@ -100,10 +100,18 @@ def _require_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     raise ValueError(f"{name}={quoted(value)} must be one of {listed}{hint or '.'}")
 
 
+def spaced(value: str) -> str:
+    """The end of a message on values that commas join: how they are written; or ""."""
+    apart = " ".join(value.replace(",", " ").split())
+    return f"; write several with spaces between: {apart}." if "," in value else ""
+
+
 def did_you_mean(value: object, choices: tuple[str, ...]) -> str:
     """The end of a message: "; did you mean …?" with the closest choice, or ""."""
     if not isinstance(value, str):
         return ""
+    if "," in value and {word.strip() for word in value.split(",")} <= {*choices}:
+        return spaced(value)
     word = value[:100].lower().replace("-", "_").replace(" ", "_")
     by_word = {choice.replace("-", "_"): choice for choice in choices if choice}
     matches = difflib.get_close_matches(word, by_word, n=1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.config import ExamplesConfig
+from bert_jax.config.checks import spaced
 from bert_jax.tables.rows import (
     TableRow,
     column_names,
@@ -152,7 +153,7 @@ def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[st
     if len(config.labels) == 1 and not config.multi_label:
         raise ValueError(
             f"data.labels names only {config.labels[0]!r}; there must be at least two "
-            "classes."
+            f"classes{spaced(config.labels[0]) or '.'}"
         )
     if config.labels or config.glue:
         return config.labels or GLUE[config.glue].labels

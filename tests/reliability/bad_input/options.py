@@ -13,6 +13,31 @@ from option_commands import (
 
 OPTIONS = [
     *(
+        Case(f"commas-in-{command[-2].strip('-')}", command_of(*command), says)
+        for command_of, command, says in (
+            (
+                finetune,
+                ("--text-column", "review,who"),
+                ("columns are review, who; write the names of several with spaces",),
+            ),
+            (
+                finetune,
+                ("--data.labels", "judge,clerk"),
+                ("names only 'judge,clerk'", "with spaces between: judge clerk"),
+            ),
+            (
+                pretrain,
+                ("--report", "csv,tensorboard"),
+                ("--report=csv,tensorboard", "with spaces between: csv tensorboard"),
+            ),
+            (
+                words,
+                (*"features MODEL --input a --output b --layers".split(), "1,2"),
+                ("--layers='1,2' cannot be", "with spaces between: 1 2"),
+            ),
+        )
+    ),
+    *(
         Case(
             f"option-missing-{verb.replace(' ', '-')}",
             words(*verb.split()),
