@@ -1,6 +1,7 @@
 """What a message says of options that a verb does not have."""
 
 import difflib
+import shlex
 from collections.abc import Iterable, Sequence
 
 from bert_jax.cli.foreign import of_option, plain
@@ -21,7 +22,7 @@ def not_taken(words: Sequence[str], names: Sequence[str]) -> str:
     hints: list[str] = []
     advice: dict[str, list[str]] = {}
     for word in listed:
-        is_file = not options and "." in word
+        is_file = not options and "." in word and " " not in word
         ours, note = of_option("--file", names) if is_file else _meant(word, names)
         if ours:
             of = f" {word}" if is_file else f" for {word}" if len(listed) > 1 else ""
@@ -31,6 +32,10 @@ def not_taken(words: Sequence[str], names: Sequence[str]) -> str:
     text = f"does not take {', '.join(listed)}; "
     if hints:
         text += f"did you mean {', '.join(hints)}? "
+    elif not options and "--prompt" in names and "--input" not in names:
+        text += f"did you mean --prompt {shlex.quote(' '.join(words))}? "
+    elif " " in words[0] and "--input" in names:
+        text += "texts are read from the file of --input; "
     elif words[0].lower() in _ANSWERS:
         text += "a switch is --NAME or --no-NAME, without a value; "
     for note, those in advice.items():

@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -494,3 +495,18 @@ def test_a_tilde_in_the_text_of_an_option_stays():
     assert (
         with_home("--tasks=a=~/1.csv,~/2.csv") == f"--tasks=a={home}/1.csv,{home}/2.csv"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("generate M The dog", "did you mean --prompt 'The dog'?"),
+        (
+            "embed M 'She signs.' --output b --input a",
+            "texts are read from the file of",
+        ),
+        ("embed M a.csv --output b --input a", "did you mean --input a.csv?"),
+    ],
+)
+def test_a_text_in_place_of_an_option_is_told_where_it_belongs(words, hint, refused):
+    assert hint in refused(*shlex.split(words))
