@@ -5,7 +5,7 @@
 
 The model is the paper's; how it is trained is not (docs/pretraining.md, "What breaks
 the plateau"): Muon, heads that begin with a neighbour each, 40 % masks (Wettig et al.
-2022), no dropout, and half of the paper's steps. Measured on models of up to 192 wide;
+2022), no dropout, and half of the paper's steps. Measured on models of up to 512 wide;
 at this size it is a start, not a figure. bert_base_128.py is the paper's own.
 """
 
