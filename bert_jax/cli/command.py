@@ -193,7 +193,7 @@ def error_message(
 _UNKNOWN = "Unrecognized options: "
 _INVALID_CHOICE = r"invalid choice '(.*)' for argument '(.*)'\. .*\((.*)\)"
 _NO_VALUE = r"Missing value for argument '(.*)'\. .*"
-_NUMBERS = r"(--\S+='([\d., -]+)' cannot be understood)"
+_NUMBERS = r"(--\S+='([\d. -]+,[\d., -]+)' cannot be understood)"
 _RULES = {
     r"invalid literal for int.. .*: '(.*)'": r"=\2 must be a whole number",
     r"no type matching {None}\|INT .*from \['(.*?)'\].*": r"=\2 must be a whole number",

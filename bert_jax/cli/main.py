@@ -29,7 +29,7 @@ COMPUTING = set(
 
 def run_verb(arguments: Sequence[str]) -> int:
     """Run the verb of the arguments; return its exit code, or raise UsageError."""
-    first, *rest = arguments = [with_home(word) for word in arguments] or ["--help"]
+    first, *rest = arguments or ["--help"]
     if first == "help" and rest:
         return run_verb([*rest, "--help"])
     if first in HELP:
@@ -46,7 +46,8 @@ def run_verb(arguments: Sequence[str]) -> int:
         print_group_help(first)
     else:
         name = verb_name(arguments)
-        if asks(words := list(arguments[len(name.split()) :])):
+        words = [with_home(word) for word in arguments[len(name.split()) :]]
+        if asks(words):
             print_help(name, words)
             return 0
         verb = VERBS[name]

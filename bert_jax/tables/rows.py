@@ -51,7 +51,7 @@ def missing_column_message(
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:
         message += f"; its {noun} are {column_names(names)}"
-    if {name.strip() for name in column.split(",")} <= {*names}:
+    if "," in column and {name.strip() for name in column.split(",")} <= {*names}:
         return f"{message}; write the names of several with spaces between."
     folded = {name.strip().casefold(): name for name in names}
     close = difflib.get_close_matches(column.strip().casefold(), folded, n=1)

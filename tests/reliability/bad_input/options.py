@@ -37,6 +37,11 @@ OPTIONS = [
             ),
         )
     ),
+    Case(
+        "column-after-a-space",
+        finetune("--text-column", " review"),
+        ("its columns are review, who. Did you mean review?",),
+    ),
     *(
         Case(
             f"option-missing-{verb.replace(' ', '-')}",
