@@ -166,10 +166,7 @@ def with_present_names(
         words.append(name + (match[2] or ""))
     if verb in SIZE_FIRST and words and not words[0].startswith("-"):
         words.insert(0, "--model")
-    words = _model_first(words, verb)
-    options = options_of(options_class)
-    if any(o.name == _INPUT and get_origin(o.hint) is tuple for o in options):
-        words = _with_one_input(words)
+    words = _with_one_input(options_class, _model_first(words, verb))
     return words + list(arguments[end:])
 
 
@@ -189,12 +186,15 @@ def _other_names(options_class: type, verb: str) -> dict[str, str]:
     return others
 
 
-def _with_one_input(words: list[str]) -> list[str]:
-    """Return the arguments with the values of each --input after one, at the end.
+def _with_one_input(options_class: type, words: list[str]) -> list[str]:
+    """Return the arguments with the files of each --input after one, at the end.
 
-    Of other options that are given twice, the last one counts.
+    If it takes one file, the last one counts, as of other options.
     """
     if [word.partition("=")[0] for word in words].count(_INPUT) < 2:
+        return words
+    hints = {option.name: option.hint for option in options_of(options_class)}
+    if get_origin(hints.get(_INPUT)) is not tuple:
         return words
     values: list[str] = []
     others: list[str] = []

@@ -234,8 +234,8 @@ def require_no_tilde(path: str | os.PathLike[str]) -> None:
     name = os.fspath(path)
     if name == "~" or name.startswith("~/"):
         raise ValueError(
-            f"{name} begins with ~, which only a shell replaces; write the path in "
-            f"full: {os.path.expanduser(name)}"
+            f"{name} begins with ~, replaced only on the command line; write the path "
+            f"in full: {os.path.expanduser(name)}"
         )
 
 
