@@ -1,19 +1,28 @@
 """The number of steps that a pretraining run takes in some hours on its devices."""
 
 import dataclasses
+import itertools
 import math
-import statistics
+import time
+from contextlib import closing
 from typing import Any
+
+import jax
 
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import MAX_INT, require
 from bert_jax.distributed.collectives import broadcast_from_primary, is_primary
-from bert_jax.runs.measure import measure
 from bert_jax.terminal.messages import say
+from bert_jax.training.interval import Clock
+from bert_jax.training.loop import device_batches
 from bert_jax.training.run import Run
+from bert_jax.training.start import place_fixed_params
+from bert_jax.training.step import with_fixed_params
 
-_STEPS = 10
-"""Steps that are measured: a fixed number, since all processes take part in each."""
+_SHARE = 0.01
+"""Of the time, for measuring."""
+_LEAST, _MOST = 10, 100
+"""Steps that are measured."""
 _FORWARD = 1 / 3
 """The forward pass of a step, which an evaluation of as many rows takes."""
 
@@ -49,9 +58,7 @@ def config_for_hours(
         is_whole = type(number) is int and number > 0  # else `check_workdir` refuses it
         return with_steps(config, number) if is_whole else config
     first_step = config.data.first_step
-    batch = run.task.batch(first_step)
-    _, seconds = measure(run, batch, math.inf, _STEPS, math.inf)
-    step = statistics.median(broadcast_from_primary(seconds))
+    step, num_measured = _seconds_a_step(run, hours * 3600)
     evaluations = num_validation_rows / config.batch_size / config.eval_every
     fitting = hours * 3600 / (step * (1 + _FORWARD * evaluations))
     takes = f"a step, which takes {step:.3g} s here"
@@ -65,11 +72,35 @@ def config_for_hours(
     config = with_steps(config, first_step + num_steps)
     if is_primary():
         say(
-            f"{hours:g} hours: {num_steps:,} steps of {step:.3g} s, the median of "
-            f"{len(seconds)}; warm-up and decay keep their shares of the steps: "
+            f"{hours:g} hours: {num_steps:,} steps of {step:.3g} s, the mean of "
+            f"{num_measured}; warm-up and decay keep their shares of the steps: "
             f"warm-up takes {config.optimizer.warmup_steps:,}."
         )
     return config
+
+
+def _seconds_a_step(run: Run[PretrainConfig], seconds: float) -> tuple[float, int]:
+    """Return what a step takes with its data, and how many steps were measured.
+
+    They follow each other as in training, so that waiting for data counts.
+    """
+    first = run.config.data.first_step
+    take = with_fixed_params(run.train_step(), place_fixed_params(run.task, run.mesh))
+    state, clock = run.draw_state(), Clock(run.mesh.size, 1)
+    last = first + 2 + _MOST
+    with closing(device_batches(run.task, first, last, run.mesh, clock)) as batches:
+        # The first step compiles and touches new memory.
+        state, *_ = jax.block_until_ready(take(state, next(batches)))
+        start = time.perf_counter()
+        state, *_ = jax.block_until_ready(take(state, next(batches)))
+        fitting = _SHARE * seconds / (time.perf_counter() - start)
+        # All processes take part in as many.
+        number = int(broadcast_from_primary(min(max(fitting, _LEAST), _MOST)))
+        start = time.perf_counter()
+        for batch in itertools.islice(batches, number):
+            state, *_ = take(state, batch)
+        jax.block_until_ready(state)
+        return broadcast_from_primary((time.perf_counter() - start) / number), number
 
 
 def with_steps(config: PretrainConfig, num_steps: int) -> PretrainConfig:

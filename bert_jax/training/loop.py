@@ -3,7 +3,7 @@
 import collections
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from typing import ParamSpec, TypeVar
 
@@ -45,7 +45,7 @@ _BATCHES_AHEAD = 2
 
 def device_batches(
     task: Task, first_step: int, last_step: int, mesh: Mesh, clock: Clock
-) -> Iterator[DeviceBatch]:
+) -> Generator[DeviceBatch, None, None]:
     """Yield the batches of a range of steps; two are transferred ahead of time."""
     queue: collections.deque[tuple[int, float, DeviceBatch]] = collections.deque()
     # For batches of several shapes, tf.data does not read ahead any better.

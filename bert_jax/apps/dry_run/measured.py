@@ -2,6 +2,7 @@
 
 import re
 import statistics
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,21 @@ import numpy as np
 
 from bert_jax.config import RunConfig
 from bert_jax.data.pipeline import Batch
-from bert_jax.runs.estimate import format_size, memory_line, program_lines
-from bert_jax.runs.measure import measure
+from bert_jax.distributed.sharding import to_global_arrays
+from bert_jax.runs.estimate import (
+    Estimate,
+    format_size,
+    lower_step,
+    memory_line,
+    program_lines,
+)
 from bert_jax.training.run import Run
+from bert_jax.training.start import place_fixed_params
+from bert_jax.training.step import with_fixed_params
 
 _ALL = float("inf")
+_SECONDS, _MAX_STEPS = 3.0, 20
+"""Steps are taken until so many seconds have passed, but no more than so many steps."""
 _SAMPLED_STEPS = 20
 """Steps whose batches are read for the average work of a step."""
 
@@ -73,6 +84,30 @@ def measured_lines(
     yield f"in all: {num_steps:,} steps take {total}, besides evaluations"
     if verbose:
         yield from program_lines(step, mesh.size)
+
+
+def measure(
+    run: Run[RunConfig], batch: Batch, free: float
+) -> tuple[Estimate, list[float]]:
+    """Return the compiler's figures of the training step, and the seconds of some.
+
+    The parameters are random, and are dropped. No step is taken if it needs more than
+    `free` bytes of each device.
+    """
+    program, step = lower_step(run, batch).program({})
+    if not step.fits(free):
+        return step, []
+    state, rows = run.draw_state(), to_global_arrays(batch, run.mesh)
+    take = with_fixed_params(program, place_fixed_params(run.task, run.mesh))
+    seconds: list[float] = []
+    begin = time.monotonic()
+    while len(seconds) <= _MAX_STEPS and (
+        len(seconds) < 2 or time.monotonic() - begin < _SECONDS
+    ):
+        start = time.perf_counter()
+        state, *_ = jax.block_until_ready(take(state, rows))
+        seconds.append(time.perf_counter() - start)
+    return step, seconds[1:]  # the first one also touches new memory
 
 
 def average_work(run: Run[RunConfig], batch: Batch) -> float:
