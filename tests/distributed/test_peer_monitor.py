@@ -75,7 +75,7 @@ def joined(
             child.wait()
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_killed_ranks_neighbour_says_so_first(killed, tmp_path):
     """A9: one line of ours, before the runtime's stack trace if there is one."""
     with joined(tmp_path, 100) as children:

@@ -35,7 +35,7 @@ def told(kinds: collections.Counter[str]) -> str:
 
 def counts(*each: tuple[str, int, int]) -> list[object]:
     """Parameters `how`, `first` and `count`: a few, and the whole count."""
-    quick = [(how, 0, few) for how, few, _ in each]
+    quick = [(how, 0, few) for how, few, _ in each if few]
     whole = []
     for how, _, many in each:
         for first in range(0, many, 200):
@@ -45,7 +45,7 @@ def counts(*each: tuple[str, int, int]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("how", "first", "count"), counts(("flip", 6, 800), ("manifest", 8, 200))
+    ("how", "first", "count"), counts(("flip", 3, 800), ("manifest", 8, 200))
 )
 def test_bit_flips_of_a_checkpoint(
     how: str, first: int, count: int, worker: Worker, record_row: Record
@@ -74,7 +74,7 @@ def test_inspect_shows_the_newest_whole_step(
 
 
 @pytest.mark.parametrize(
-    ("how", "first", "count"), counts(("flip", 1, 12), ("file", 1, 12))
+    ("how", "first", "count"), counts(("flip", 0, 12), ("file", 1, 12))
 )
 def test_a_run_goes_on_from_the_newest_whole_step(
     how: str, first: int, count: int, worker: Worker, record_row: Record

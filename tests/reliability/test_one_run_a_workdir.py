@@ -36,9 +36,8 @@ def check_second(process: Process, first: Process, workdir: Path) -> None:
     assert str(workdir) in error and str(first.child.pid) in error, error
 
 
-@pytest.mark.parametrize(
-    "num_steps", [12, pytest.param(60, marks=pytest.mark.reliability)]
-)
+@pytest.mark.reliability
+@pytest.mark.parametrize("num_steps", [12, 60])
 def test_A5_the_second_of_two_runs_ends_and_the_first_goes_on(
     num_steps: int,
     run_of: RunOf,

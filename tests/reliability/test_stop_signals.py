@@ -68,9 +68,10 @@ def interrupt(
     return True
 
 
+@pytest.mark.reliability
 @pytest.mark.parametrize(
     ("seed", "number"),
-    [(0, 2), *[pytest.param(s, 15, marks=pytest.mark.reliability) for s in (1, 2)]],
+    [(0, 2), (1, 15), (2, 15)],
 )
 def test_signals_at_random_moments(
     seed: int,
