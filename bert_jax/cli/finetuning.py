@@ -49,11 +49,21 @@ def read_finetune(
         )
     options = parse(options_class, arguments, f"{verb} {name}", default)
     require_used(options, arguments, verb, options.config.task)
-    names = (word.partition("=")[0].replace("_", "-") for word in arguments)
-    if "--optimizer.peak-learning-rate" in names:
-        config = dataclasses.replace(options.config, rate_by_size=False)
-        options = dataclasses.replace(options, config=config)
-    return options
+    config = with_named(options.config, arguments)
+    return dataclasses.replace(options, config=config)
+
+
+def with_named(config: FinetuneConfig, arguments: Sequence[str]) -> FinetuneConfig:
+    """Return the configuration without what named options stand in the place of.
+
+    A rate that is named is not that of the model's size; the number of epochs decides
+    that of steps, which the record of a run has too.
+    """
+    names = {word.partition("=")[0].replace("_", "-") for word in arguments}
+    by_size = config.rate_by_size and "--optimizer.peak-learning-rate" not in names
+    by_epochs = "--num-epochs" in names and "--num-steps" not in names
+    num_steps = 0 if by_epochs else config.num_steps
+    return dataclasses.replace(config, rate_by_size=by_size, num_steps=num_steps)
 
 
 def finetune(options: FinetuneOptions) -> None:
@@ -73,7 +83,14 @@ def finetune(options: FinetuneOptions) -> None:
         environment.configure_jax(os.environ)
         from bert_jax.apps.dry_run.finetuning import dry_run
 
-        for line in dry_run(config, options.verbose):
+        for line in dry_run(
+            config,
+            options.verbose,
+            workdir=workdir,
+            extend=options.extend,
+            seeds=options.seeds,
+            sweep=options.sweep,
+        ):
             say(line)
         return
     is_primary = start(options)

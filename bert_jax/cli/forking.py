@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import option_value, parse
+from bert_jax.cli.finetuning import with_named
 from bert_jax.cli.readers import require_used
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
@@ -66,6 +67,8 @@ def read_fork(
         default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
         options = parse(FinetuningFork, arguments, verb, default)
         require_used(options, arguments, verb, config.task, default)
+        config = with_named(options.config, arguments)
+        options = dataclasses.replace(options, config=config)
     else:
         assert isinstance(config, PretrainConfig)
         first = options_class(config=config, **names)  # type: ignore[arg-type]

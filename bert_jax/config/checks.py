@@ -12,6 +12,7 @@ from typing import Any
 RESOLVED = {"resolved": True}
 """Metadata of a field that a run fills in; it is not a command-line option."""
 
+MAX_SEED = (1 << 32) - 1
 MAX_INT = 2**31 - 1
 """Steps, ids and sizes are int32 on the devices."""
 SMALLEST_FLOAT32, LARGEST_FLOAT32 = 2.0**-126, (2 - 2.0**-23) * 2.0**127
@@ -202,8 +203,8 @@ def require_delimiter(delimiter: str) -> None:
 def require_seed(config: Any) -> None:
     """Check that the seed is an unsigned 32-bit number, as JAX's keys need it."""
     seed = config.seed
-    holds = 0 <= seed < 1 << 32
-    require(holds, f"seed={quoted(seed)} must be from 0 to {(1 << 32) - 1}.")
+    holds = 0 <= seed <= MAX_SEED
+    require(holds, f"seed={quoted(seed)} must be from 0 to {MAX_SEED}.")
 
 
 def require_beam_engine(config: Any) -> None:

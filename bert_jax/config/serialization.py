@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import typing
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from bert_jax.config.checks import did_you_mean, quoted
@@ -51,6 +52,26 @@ def _field_value(hint: object, value: Any) -> object:
         return from_dict(typing.cast(type, hint), value)
     origins = {typing.get_origin(kind) for kind in (hint, *typing.get_args(hint))}
     return tuple(value) if tuple in origins and isinstance(value, list) else value
+
+
+def with_changes(config: ConfigT, changes: Iterable[tuple[str, Any]]) -> ConfigT:
+    """Return a configuration with other values of some fields.
+
+    Args:
+        changes: the dotted names of the fields, and their values.
+
+    Raises:
+        KeyError: a section does not exist.
+        ValueError: a field does not exist, or its value is invalid.
+    """
+    values = to_dict(config)
+    for name, value in changes:
+        *sections, field = name.split(".")
+        part = values
+        for section in sections:
+            part = part[section]
+        part[field] = value
+    return from_dict(type(config), values)
 
 
 def differences(

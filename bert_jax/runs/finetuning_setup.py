@@ -23,7 +23,11 @@ from bert_jax.runs.finetuning_examples import (
     with_balance,
     with_fingerprints,
 )
-from bert_jax.runs.init_from import pin_source
+from bert_jax.runs.init_from import (
+    pin_source,
+    require_layers,
+    require_one_warmup,
+)
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
 from bert_jax.tasks.class_names import named_as
@@ -43,6 +47,9 @@ from bert_jax.tasks.predictions import Example, Split
 from bert_jax.tasks.splits import match_splits, read_splits
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
+
+TASK_FIELDS = ("head", "labels", "problem_type", "target_mean", "target_deviation")
+"""Fields of the model that a fine-tuning task sets."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +72,13 @@ def merge_model_config(
 ) -> BertConfig:
     """Return the source's configuration with the run's values of `OWN_FIELDS`.
 
-    Raise ValueError if the run sets another field to a different value.
+    Raise ValueError if the run sets another field to a different value. The record of a
+    run, given for another one, has fields that its task had set: they are set again.
     """
     values, expected = vars(config.model), vars(source)
+    ours = (*OWN_FIELDS, *(TASK_FIELDS if config.data.fingerprint else ()))
     for name, default in vars(BertConfig()).items():
-        if name not in OWN_FIELDS and values[name] not in (default, expected[name]):
+        if name not in ours and values[name] not in (default, expected[name]):
             raise ValueError(
                 f"model.{name}={values[name]} but {where} has {expected[name]}; leave "
                 "the option out."
@@ -175,10 +184,15 @@ def finetuning_model(
     for name, value, limit, unit in (
         ("data.max_length", config.data.max_length, positions, "positions"),
         ("reinitialise_layers", fresh, layers, "layers"),
-        ("optimizer.frozen_layers", frozen, layers, "layers"),
     ):
         rule = f"the model has {limit} {unit}; pass at most that"
         require(value <= limit, f"{name}={value} but {rule}.")
+    require_layers(config, model)
+    require(
+        not fresh or fresh + frozen <= layers,
+        f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
+        f"{layers} layers: what is drawn anew would stay random; lower one of them.",
+    )
     require(
         frozen < layers or not isinstance(task, PairVectorsTask),
         f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "
@@ -217,6 +231,8 @@ def prepare_finetuning(
     """
     config = pin_source(config, resume)
     start = load_start(config, workdir, resume)
+    if resume is None:
+        require_one_warmup(config)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     rate, data = rate_for(config, source, resume), resolved_data(config, start)
     optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)

@@ -20,7 +20,7 @@ from bert_jax.checkpoints.steps import (
 from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
 from bert_jax.config.checks import require
 from bert_jax.config.files import HISTORY
-from bert_jax.config.serialization import differences, to_dict
+from bert_jax.config.serialization import differences, to_dict, with_changes
 from bert_jax.data.records import open_dataset
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.atomic import (
@@ -33,6 +33,7 @@ from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.pretraining.task import require_words
 from bert_jax.tasks.splits import fingerprint, read_splits
 from bert_jax.training.metrics_file import METRICS, keep_lines_until
 from bert_jax.training.report import EXAMPLES
@@ -101,7 +102,15 @@ def read_run_config(source: str | os.PathLike[str], step: int) -> RunConfig:
         FileNotFoundError: it is no workdir, or has no complete checkpoint of `step`.
         ValueError: its configuration is damaged, or of another kind.
     """
-    checkpoint = checkpoint_of_step(open_directory(source), step)
+    workdir = open_directory(source)
+    config = _saved_config(workdir, step)
+    changed = _begun_with(workdir, step)
+    return with_changes(config, [(one["field"], one["now"]) for one in changed])
+
+
+def _saved_config(workdir: epath.Path, step: int) -> PretrainConfig | FinetuneConfig:
+    """Return the configuration that a checkpoint was saved with."""
+    checkpoint = checkpoint_of_step(workdir, step)
     values = read_config(checkpoint)
     if "masking" in values:
         return read_config_as(checkpoint, "", PretrainConfig)
@@ -111,6 +120,14 @@ def read_run_config(source: str | os.PathLike[str], step: int) -> RunConfig:
         f"{checkpoint} is not of a run of `bert-jax pretrain` or `finetune`; name the "
         "workdir of one."
     )
+
+
+def _begun_with(workdir: epath.Path, step: int) -> list[JsonObject]:
+    """Return what a fork changed that began at `step`, with its source's checkpoint."""
+    for entry in _read_history(workdir):
+        if entry.get("step") == step and FORKED_FROM in entry:
+            return entry["changed"]
+    return []
 
 
 def fork(
@@ -160,7 +177,9 @@ def fork(
         "which a fork goes on; start another run from it by --init-from.",
     )
     files = [entry["path"] for entry in manifest["files"]]
-    values = to_dict(config) | {HISTORY: _history(workdir, step, changed)}
+    # Since the checkpoint was saved: a fork of a fork may begin at the same step.
+    since = _differing(_saved_config(workdir, step), config)
+    values = to_dict(config) | {HISTORY: _history(workdir, step, since)}
     with atomic_directory(target) as directory:
         for name in [*files, MANIFEST]:
             _copy(checkpoint / name, directory / CHECKPOINTS / str(step) / name)
@@ -180,16 +199,23 @@ def _changes(
     before: RunConfig, config: RunConfig, workdir: epath.Path
 ) -> list[JsonObject]:
     """Return the changed fields, or raise ValueError if one of them must stay."""
-    changed = differences(to_dict(before), to_dict(config))
-    for name, old, new in changed:
+    changed = _differing(before, config)
+    for change in changed:
+        name = change["field"]
         if is_changeable(name, before):
             continue
         section = f"{name.partition('.')[0]}."
         decides = FIXED.get(name) or FIXED[section]
         raise ValueError(
-            f"{name}={new} but {workdir} has {old}, and a fork cannot change it: it "
-            f"decides {decides}. Leave the option out, or start another run."
+            f"{name}={change['now']} but {workdir} has {change['before']}, and a fork "
+            f"cannot change it: it decides {decides}. Leave the option out, or start "
+            "another run."
         )
+    return changed
+
+
+def _differing(before: RunConfig, config: RunConfig) -> list[JsonObject]:
+    changed = differences(to_dict(before), to_dict(config))
     return [{"field": name, "before": old, "now": new} for name, old, new in changed]
 
 
@@ -202,7 +228,9 @@ def _check_data(config: RunConfig, workdir: epath.Path) -> None:
     remedy = f"pass {option} with the place where they are now"
     try:
         if isinstance(config, PretrainConfig):
-            actual = open_dataset(place).fingerprint
+            dataset = open_dataset(place)
+            actual = dataset.fingerprint
+            require_words(config, dataset)
         else:
             task = finetuning_task(config.task, config.data)
             actual = fingerprint(read_splits(task).train)
@@ -228,17 +256,19 @@ def _history(
     That entry repeats the machine of the source, with which a resumed run compares its
     own.
     """
-    exists = (workdir / "config.json").exists()
-    history = read_config(workdir).get(HISTORY) if exists else None
-    kept = [
-        entry
-        for entry in (history if isinstance(history, list) else [])
-        # A change at `step` itself applies to the steps after it.
-        if isinstance(entry, dict) and _is_before(entry.get("step"), step)
-    ]
+    # A change at `step` itself applies to the steps after it.
+    kept = [e for e in _read_history(workdir) if _is_before(e.get("step"), step)]
     origin = {"workdir": str(absolute(workdir)), "step": step}
     own = {"step": step, FORKED_FROM: origin, "changed": changed}
     return [*kept, (kept[-1] if kept else {}) | own]
+
+
+def _read_history(workdir: epath.Path) -> list[JsonObject]:
+    """Return the entries of a run's history; [] if there is none to read."""
+    exists = (workdir / "config.json").exists()
+    history = read_config(workdir).get(HISTORY) if exists else None
+    entries = history if isinstance(history, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def _is_before(value: object, step: int) -> bool:

@@ -46,7 +46,7 @@ def config_for_hours(
     it.
 
     Args:
-        num_validation_rows: the number of rows of an evaluation.
+        num_validation_rows: those of the dataset.
 
     Raises:
         ValueError: the time is too short for a step, or holds more steps than a run
@@ -59,7 +59,8 @@ def config_for_hours(
         return with_steps(config, number) if is_whole else config
     first_step = config.data.first_step
     step, num_measured = _seconds_a_step(run, hours * 3600)
-    evaluations = num_validation_rows / config.batch_size / config.eval_every
+    rows = min(num_validation_rows, config.eval_rows or num_validation_rows)
+    evaluations = rows / config.batch_size / config.eval_every
     fitting = hours * 3600 / (step * (1 + _FORWARD * evaluations))
     takes = f"a step, which takes {step:.3g} s here"
     require(fitting >= 1, f"hours={hours:g} is too short for {takes}; give more.")

@@ -180,7 +180,7 @@ def _step_with_optimizer(source: epath.Path, algorithm: str) -> int:
     """Return the step of a pretraining checkpoint that has its optimizer's state.
 
     Args:
-        algorithm: the optimizer of the new run; Muon's state differs from the others'.
+        algorithm: the optimizer of the new run; the state of each is another tree.
 
     Raises:
         ValueError: it has no state, or a fine-tuning's, or another algorithm's.
@@ -194,7 +194,7 @@ def _step_with_optimizer(source: epath.Path, algorithm: str) -> int:
         )
     elif not has_optimizer_state(manifest):
         problem = "has no optimizer's state"
-    elif before != algorithm and "muon" in (before, algorithm):
+    elif before != algorithm:
         problem = f"has the state of {before} and optimizer.algorithm={algorithm}"
     if problem:
         raise ValueError(
@@ -281,7 +281,14 @@ def check_source(
     shapes = jax.eval_shape(init_params, jax.random.key(config.seed))
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
-        return f"From {config.init_from}, with its optimizer state and its step."
+        line = f"From {config.init_from}, with its optimizer state and its step."
+        before = read_config(source).get("seed", config.seed)
+        if before != config.seed:
+            line += (
+                f" Masks and dropout follow its random keys (seed {before}); "
+                f"seed={config.seed} decides the order of the rows."
+            )
+        return line
     wanted, given = _shapes(shapes), _shapes(source)
     fresh, unused = shapes.keys() - source.keys(), source.keys() - shapes.keys()
     wrong = [
@@ -303,6 +310,27 @@ def check_source(
     return (
         f"From {config.init_from}, only its parameters: the optimizer is new, and "
         f"steps count from 0.{''.join(parts)}"
+    )
+
+
+def require_layers(config: RunConfig, model: BertConfig) -> None:
+    """Raise ValueError if more layers are frozen than the model has."""
+    frozen, layers = config.optimizer.frozen_layers, model.num_hidden_layers
+    require(
+        frozen <= layers,
+        f"optimizer.frozen_layers={frozen} but the model has {layers} layers; pass at "
+        "most that.",
+    )
+
+
+def require_one_warmup(config: RunConfig) -> None:
+    """Raise ValueError if a share is given that the steps of the warm-up rule out."""
+    steps, share = config.optimizer.warmup_steps, config.optimizer.warmup_share
+    default = type(config)().optimizer.warmup_share
+    require(
+        not steps or share in (0, default),
+        f"optimizer.warmup_share={share:g} has no effect with "
+        f"optimizer.warmup_steps={steps}; set the steps to 0, or leave the share out.",
     )
 
 

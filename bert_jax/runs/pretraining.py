@@ -17,7 +17,13 @@ from bert_jax.distributed.collectives import (
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.runs.fitting import Workdir, fit_run, locked_workdir
 from bert_jax.runs.hours import config_for_hours, require_hours
-from bert_jax.runs.init_from import Shape, check_source, open_source
+from bert_jax.runs.init_from import (
+    Shape,
+    check_source,
+    open_source,
+    require_layers,
+    require_one_warmup,
+)
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
 from bert_jax.tasks.pretraining.task import (
@@ -104,7 +110,7 @@ def complete_masking(
         ValueError: a new run masks words, and the vocabulary does not mark them.
     """
     masking = config.masking
-    if resume is None and masking.unit != "token" and config.objective == "masked_lm":
+    if resume is None:
         require_words(config, dataset)
     before = resume.config.get("masking") if resume else None
     number = before.get("max_predictions") if isinstance(before, dict) else None
@@ -206,6 +212,9 @@ def resolve_run(
     resume = workdir.resume
     config = complete_masking(config, dataset, resume)
     source, config = open_source(config, dataset, resume, named_shape)
+    require_layers(config, config.model)
+    if resume is None:
+        require_one_warmup(config)
     teacher, config = pretraining_teacher(config, dataset, resume)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
     # Devices that are named need not be present: a batch is then that of all hosts.

@@ -10,6 +10,7 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import FinetuneConfig
+from bert_jax.config.checks import MAX_SEED, require
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
@@ -37,7 +38,7 @@ NUM_EPOCHS = (2.0, 3.0, 4.0)
 """The values that worked well across all tasks (Devlin et al. 2018, A.3)."""
 
 
-_CHANGES_SCORES = ("data.test", "patience")
+_CHANGES_SCORES = ("data.test", "patience", "rate_by_size")
 """Fields that one run may change when it is resumed, and several runs must share."""
 
 
@@ -125,11 +126,7 @@ def finetune_runs(
     """
     config = chosen_config(config, model, train=train, validation=validation, test=test)
     root = open_directory(workdir)
-    before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
-    if before is None:
-        require_no_other_files(root)
-    config = with_pinned_models(config, before)
-    done = read_runs(root, config)
+    config, done = resolve_runs(config, root, seeds)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
     with each_line_once():
@@ -139,6 +136,27 @@ def finetune_runs(
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
+
+
+def resolve_runs(
+    config: FinetuneConfig, root: epath.Path, seeds: int
+) -> tuple[FinetuneConfig, list[JsonObject]]:
+    """Return the configuration with what its runs share, and those that are done.
+
+    Raises:
+        ValueError: `root` holds other runs or other files, or there are fewer seeds.
+    """
+    last = config.seed + seeds - 1
+    require(
+        last <= MAX_SEED,
+        f"seeds={seeds} from seed={config.seed} on end at {last}, and the last seed is "
+        f"{MAX_SEED}; give fewer, or a lower seed.",
+    )
+    before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
+    if before is None:
+        require_no_other_files(root)
+    config = with_pinned_models(config, before)
+    return config, read_runs(root, config)
 
 
 def _add_run(
@@ -194,7 +212,7 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
             f"{' '.join(str(error).split())} Choose another --workdir."
         ) from error
     changed = [
-        name
+        "optimizer.peak_learning_rate" if name == "rate_by_size" else name
         for name, *_ in differences(before, to_dict(config))
         if name not in FREE_TO_CHANGE or name in _CHANGES_SCORES
     ]

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -350,6 +351,16 @@ def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
         assert line in out
     assert re.search(r"time: \S+ s a step of the longest rows, the median of", out)
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
+
+
+def test_a_runs_configuration_starts_another(classes, capsys):
+    """What its task had set is set again; epochs that are named count."""
+    command = ("finetune", str(classes / "config.json"), "--dry-run")
+    out = ok(capsys, *command, "--num-epochs", "3", "--sweep")
+    assert "runs: 18, 0 of them done; the first:" in out
+    assert any(f"; {math.ceil(36 * 2 / 16)} steps of 16." in line for line in out)
+    epochs = ok(capsys, *command, "--num-epochs", "3", "--print-config")
+    assert json.loads("".join(epochs))["num_steps"] == 0
 
 
 def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, refused):

@@ -109,3 +109,18 @@ def test_whole_words_without_marks_of_words_are_refused(
         assert f"masking.unit={unit} masks whole words, but 99% of the tokens" in error
         assert "use masking.unit=token" in error
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.slow
+def test_a_fork_to_them_is_refused_too(unmarked, small_config, tmp_path, refused):
+    data = dataclasses.replace(
+        small_config.data, path=str(unmarked), sequence_length=64
+    )
+    shape = {"vocab_size": 25, "max_position_embeddings": 64}
+    model = dataclasses.replace(small_config.model, **shape)
+    config = dataclasses.replace(small_config, data=data, model=model)
+    pretrain(config, tmp_path / "run")
+    place = ("--at", "4", "--output", tmp_path / "fork")
+    words = ("fork", tmp_path / "run", *place, "--masking.unit", "whole_word")
+    error = refused(*words, unchanged=tmp_path)
+    assert "masks whole words, but 99% of the tokens" in error

@@ -22,7 +22,7 @@ from small_world import SUBJECTS
 from bert_jax.checkpoints.restore import read_base_key
 from bert_jax.cli.main import main
 from bert_jax.config import DataConfig, FinetuneConfig, PrepareConfig, PretrainConfig
-from bert_jax.config.serialization import differences, to_dict
+from bert_jax.config.serialization import differences, to_dict, with_changes
 from bert_jax.data.prepare import prepare
 from bert_jax.inference.predictor import load
 from bert_jax.runs.finetuning import finetune
@@ -168,6 +168,20 @@ def test_a_fork_may_be_longer_and_forked_again(source, tmp_path, capsys):
     history = json.loads((tmp_path / "c" / "config.json").read_text())["history"]
     assert [entry["step"] for entry in history] == [0, 8, 12]
     assert history[1]["forked_from"] == {"workdir": str(source), "step": 8}
+
+
+def test_a_fork_is_forked_at_its_first_step(source, tmp_path):
+    """Its checkpoint is the source's, and its options are its own."""
+    config = with_changes(read_run_config(source, 8), [("masking.rate", 0.4)])
+    fork(source, 8, tmp_path / "b", config)
+    assert read_run_config(tmp_path / "b", 8) == config
+    assert fork(tmp_path / "b", 8, tmp_path / "c", config) == []
+    assert read_run_config(tmp_path / "c", 8) == config
+    other = with_changes(config, [("optimizer.peak_learning_rate", 0.5)])
+    (change,) = fork(tmp_path / "c", 8, tmp_path / "d", other)
+    assert change["field"] == "optimizer.peak_learning_rate"
+    assert read_run_config(tmp_path / "d", 8) == other
+    assert read_run_config(source, 8).masking.rate == 0.15
 
 
 @pytest.mark.slow

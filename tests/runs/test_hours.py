@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 from run_helpers import assert_same_run
 
 from bert_jax.config import OptimizerConfig
+from bert_jax.runs import hours
 from bert_jax.runs.pretraining import pretrain
 
 HALF_A_SECOND = 0.5 / 3600
@@ -35,6 +37,16 @@ def test_a_run_takes_the_steps_that_its_hours_hold(small_config, tmp_path, capsy
     with pytest.raises(ValueError, match=r"hours=1e-09 is too short .* give more"):
         pretrain(config, tmp_path / "short", hours=1e-9)
     assert not (tmp_path / "short" / "config.json").exists()
+
+
+def test_an_evaluation_takes_the_rows_that_it_scores(small_config, monkeypatch):
+    monkeypatch.setattr(hours, "_seconds_a_step", lambda run, seconds: (0.1, 10))
+    config = dataclasses.replace(small_config, eval_every=1, eval_rows=8)
+    run = SimpleNamespace(config=config, resume=None)
+    few = hours.config_for_hours(run, 0.1, 1000).num_steps
+    assert few == 2700  # 3,600 steps' seconds, a third more for the evaluations
+    run.config = dataclasses.replace(config, eval_rows=0)
+    assert hours.config_for_hours(run, 0.1, 1000).num_steps == 84
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from bert_jax.formats.imported import Imported
 from bert_jax.model.bert import init_params
 from bert_jax.runs.init_from import open_source
 from bert_jax.runs.pretraining import pretrain
+from bert_jax.runs.pretraining_run import open_run
 from bert_jax.training.step import split_seed
 
 Params = dict[str, Any]
@@ -270,6 +272,19 @@ def test_a_dry_run_reports_a_kept_optimizer(config, tmp_path):
     *_, line = itertools.islice(dry_run(run, ""), 4)
     assert line == (
         f"From {tmp_path / 'first'}, with its optimizer state and its step."
+    )
+    # Another seed orders the rows; the keys of masks go on, in both.
+    run = dataclasses.replace(run, seed=1)
+    lines = list(dry_run(run, "", verbose=True))
+    assert any("follow its random keys (seed 0); seed=1 decides" in x for x in lines)
+    pretrain(run, tmp_path / "second")
+    trained = open_run(str(tmp_path / "second"))
+    row = int(trained.task.row_numbers(1)[0])
+    masked = trained.masked_row(row, 1, 0).masked
+    positions = np.asarray(masked.predicted[0])[np.flatnonzero(masked.weights[0])]
+    shown = next(x for x in lines if x.startswith("  to predict: "))
+    assert [int(n) for n in re.findall(r"(?:^|; |: )(\d+): ", shown)] == sorted(
+        positions.tolist()
     )
 
 

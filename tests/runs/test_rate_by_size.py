@@ -15,7 +15,8 @@ def test_a_small_model_has_a_rate_of_its_own(encoder_checkpoint, tmp_path, capsy
             [
                 *("finetune", "text-classification", "--workdir", str(workdir)),
                 *("--init-from", str(encoder_checkpoint), "--data.train", str(table)),
-                *("--num-steps", "1", "--batch-size", "8", "--mesh.data", "1"),
+                *("--num-steps", "2", "--batch-size", "8", "--mesh.data", "1"),
+                *("--checkpoint-every", "1"),
                 *options,
             ]
         )
@@ -30,3 +31,9 @@ def test_a_small_model_has_a_rate_of_its_own(encoder_checkpoint, tmp_path, capsy
     option = "--optimizer.peak-learning-rate"
     assert "Learning rate" not in finetune(option, "1e-3")
     assert "peak_learning_rate was 0.001 and is 3e-05" in finetune(f"{option}=3e-5")
+    new = tmp_path / "fork"
+    fork = ["fork", str(workdir), "--at", "1", "--output", str(new)]
+    assert main([*fork, f"{option}=2e-3"]) == 0
+    forked = json.loads((new / "config.json").read_text())
+    assert forked["optimizer"]["peak_learning_rate"] == 2e-3
+    assert not forked["rate_by_size"]

@@ -143,6 +143,13 @@ def test_what_was_finished_is_not_done_again(fake_runs, tmp_path):
         finetune_runs(config_of(batch_size=16), tmp_path, 3)
 
 
+def test_a_rate_by_size_and_a_rate_do_not_mix(fake_runs, tmp_path):
+    """Both may be the paper's, until the model's width is known."""
+    finetune_runs(config_of(rate_by_size=True), tmp_path, 1)
+    with pytest.raises(ValueError, match="with another optimizer.peak_learning_rate"):
+        finetune_runs(config_of(), tmp_path, 1)
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     """Who reads, and who writes: one word tells."""

@@ -1,5 +1,6 @@
 """What `finetune --dry-run` prints."""
 
+import os
 import tempfile
 from collections.abc import Iterator
 
@@ -15,41 +16,75 @@ from bert_jax.apps.dry_run.describe import (
 from bert_jax.apps.dry_run.measured import measured_lines
 from bert_jax.config import FinetuneConfig
 from bert_jax.distributed.mesh import make_mesh
-from bert_jax.runs.finetuning import examples_line, finetuning_of
-from bert_jax.runs.finetuning_setup import prepare_finetuning
-from bert_jax.runs.init_from import check_source
+from bert_jax.runs.finetuning import (
+    examples_line,
+    finetuning_of,
+    on_primary,
+    resolve_run,
+)
+from bert_jax.runs.finetuning_setup import FinetuningSetup, prepare_finetuning
+from bert_jax.runs.fitting import Workdir
+from bert_jax.runs.sweeps import grid, resolve_runs
+from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.example_report import length_line
+from bert_jax.tasks.own_metrics import load_function
 from bert_jax.tasks.predictions import Splits
+from bert_jax.training.resume import find_resume
 from bert_jax.training.run import Run
 
 
-def dry_run(config: FinetuneConfig, verbose: bool = False) -> Iterator[str]:
+def dry_run(
+    config: FinetuneConfig,
+    verbose: bool = False,
+    *,
+    workdir: str | os.PathLike[str] = "",
+    extend: bool = False,
+    seeds: int = 1,
+    sweep: bool = False,
+) -> Iterator[str]:
     """Yield lines on what `finetune` would cost, and learn from.
 
     No run is started, and no workdir is written. A few steps are measured, with a batch
-    of the longest rows.
+    of the longest rows. Of several runs, all but their number is said of the first.
 
     Args:
         verbose: yield also each tensor, and the compiler's figures.
+        workdir: of the run, which the configuration must fit; "": a new one.
+        extend: as `finetune`.
+        seeds: as `finetune_runs`, and so `sweep`.
 
     Raises:
         ValueError: as `finetune`.
     """
     with tempfile.TemporaryDirectory() as directory:
-        path = epath.Path(directory)
-        setup = prepare_finetuning(config, path / "run", path / "examples")
-    config, task = setup.config, finetuning_of(setup)
-    note = check_source(config, setup.initial_params, task.init_params)
-    longest = (
-        np.zeros(config.batch_size, np.int64) + setup.train.tokenized.lengths.argmax()
-    )
-    batch = setup.train.tokenized.gather(longest, task.batches.boundaries[-1])
+        new = epath.Path(directory)
+        path, resume = open_directory(workdir) if workdir else new / "run", None
+        if sweep or seeds > 1:
+            config, done = resolve_runs(config, path, seeds)
+            runs = [run.config for run in grid(config, seeds, sweep)]
+            config = runs[0]
+            yield f"runs: {len(runs)}, {len(done)} of them done; the first:"
+        elif workdir:
+            resume = find_resume(path)
+        own_metrics = on_primary(load_function(config.compute_metrics))
+        setup = prepare_finetuning(config, path, new / "examples", resume)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    run = Run(task=task, config=config, mesh=mesh)
-    yield from measured_lines(run, batch, config.num_steps, verbose)
+    run, note = resolve_run(setup, Workdir(path, resume), mesh, own_metrics, extend)
+    yield from _lines(run, setup, note, verbose)
+
+
+def _lines(
+    run: Run[FinetuneConfig], setup: FinetuningSetup, note: str, verbose: bool
+) -> Iterator[str]:
+    task, config = finetuning_of(setup), setup.config
+    train, boundaries = setup.train, task.batches.boundaries
+    longest = np.full(config.batch_size, train.tokenized.lengths.argmax())
+    batch = train.tokenized.gather(longest, boundaries[-1])
+    steps = config.num_steps - (run.resume.step if run.resume else 0)
+    yield from measured_lines(run, batch, steps, verbose)
     yield from filter(None, [note, examples_line(setup)])
-    yield length_line(setup.train, task.batches.boundaries)
+    yield length_line(train, boundaries)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     yield f"{BASELINE}{rule} {value:.4g}"

@@ -6,10 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import jax
 from etils import epath
+from jaxtyping import Array, UInt32
 
 from bert_jax.apps.dry_run.advise import advise
 from bert_jax.apps.dry_run.describe import MORE, describe, details
 from bert_jax.apps.dry_run.measured import measured_lines
+from bert_jax.checkpoints.restore import read_base_key
+from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import PretrainConfig
 from bert_jax.distributed.topologies import GIB, devices_of, parse_topology
 from bert_jax.runs.estimate import choose_devices
@@ -18,6 +21,8 @@ from bert_jax.runs.init_from import Shape
 from bert_jax.runs.pretraining import open_for, resolve_run
 from bert_jax.storage.remote import open_directory
 from bert_jax.training.resume import find_resume
+from bert_jax.training.run import Run
+from bert_jax.training.step import split_seed
 
 
 def dry_run(
@@ -60,7 +65,7 @@ def dry_run(
     run, note = resolve_run(config, dataset, read, extend, named_shape, devices=chosen)
     task, config = run.task, run.config
     rest = [[note] if note else [], describe(config, dataset, task)]
-    rest.append(details(config, dataset, task) if verbose else [MORE])
+    rest.append(details(config, dataset, task, base_key_of(run)) if verbose else [MORE])
     batch = task.batch(config.data.first_step)
     if chosen is None:
         steps = config.num_steps - (
@@ -71,3 +76,13 @@ def dry_run(
         memory = memory_gib * GIB or (target.usable_memory if target else 0.0)
         cost = advise(run, batch, memory, target)
     return itertools.chain(cost, *rest)
+
+
+def base_key_of(run: Run[PretrainConfig]) -> UInt32[Array, "2"]:
+    """Return a run's base key: that of its source, if it keeps the optimizer."""
+    if isinstance(run.source, epath.Path):
+        return read_base_key(run.source)
+    if run.resume:
+        return read_base_key(run.workdir / CHECKPOINTS / str(run.resume.step))
+    _, base_key = split_seed(run.config.seed)
+    return jax.random.key_data(base_key)

@@ -6,7 +6,7 @@ import json
 from typing import Any, ClassVar, Literal
 
 from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
-from bert_jax.config.serialization import ConfigT, from_dict, to_dict
+from bert_jax.config.serialization import with_changes as with_changes
 
 Pairs = Literal["nsp", "none"]
 Changes = tuple[tuple[str, Any], ...]
@@ -156,23 +156,6 @@ class Budget:
     @property
     def model(self) -> BertConfig:
         return self.pretraining.model
-
-
-def with_changes(config: ConfigT, changes: Changes) -> ConfigT:
-    """Return a configuration with the values of `changes`.
-
-    Raises:
-        KeyError: a section does not exist.
-        ValueError: a field does not exist, or its value is invalid.
-    """
-    values = to_dict(config)
-    for name, value in changes:
-        *sections, field = name.split(".")
-        part = values
-        for section in sections:
-            part = part[section]
-        part[field] = value
-    return from_dict(type(config), values)
 
 
 def digest(values: object) -> str:

@@ -3,6 +3,7 @@
 import shutil
 
 from bad_case import Case, World
+from option_commands import finetune as tuned
 from option_commands import pretrain, words
 from task_commands import Command, file, finetune
 
@@ -210,6 +211,61 @@ CASES = [
         )
         for verb in ("evaluate", "predict")
     ],
+    Case(
+        "frozen-layers-beyond-the-last",
+        pretrain("--optimizer.frozen-layers", "13"),
+        ("frozen_layers=13 but the model has 12 layers; pass at most that",),
+    ),
+    Case(
+        "frozen-layers-drawn-anew",
+        tuned("--reinitialise-layers", "1", "--optimizer.frozen-layers", "1"),
+        ("reinitialise_layers=1 and optimizer.frozen_layers=1 overlap", "lower one"),
+    ),
+    Case(
+        "warmup-share-beside-steps",
+        pretrain("--optimizer.warmup-share", "0.05"),
+        ("warmup_share=0.05 has no effect with optimizer.warmup_steps=2", "to 0"),
+    ),
+    Case(
+        "warmup-share-beside-steps-finetune",
+        tuned("--optimizer.warmup-share=0.3", "--optimizer.warmup-steps=2"),
+        ("warmup_share=0.3 has no effect with optimizer.warmup_steps=2", "to 0"),
+    ),
+    Case(
+        "state-of-another-optimizer",
+        lambda world: pretrain(
+            *("--init-from", str(world.run), "--num-steps", "12"),
+            *("--keep-optimizer", "--optimizer.algorithm", "lamb"),
+        )(world),
+        ("has the state of adamw and optimizer.algorithm=lamb; leave the option out",),
+    ),
+    Case(
+        "seeds-past-the-last",
+        tuned("--seed", "4294967295", "--seeds", "2"),
+        ("seeds=2 from seed=4294967295 on end at 4294967296", "give fewer"),
+    ),
+    *[
+        Case(f"dry-run-{name}", tuned("--dry-run", *options), says)
+        for name, options, says in (
+            (
+                "own-metrics",
+                ("--compute-metrics", "nosuch:f"),
+                ("nosuch:f cannot be imported",),
+            ),
+            (
+                "sweep",
+                ("--sweep", "--seed", "4294967295", "--seeds", "2"),
+                ("seeds=2 from seed=4294967295",),
+            ),
+        )
+    ],
+    Case(
+        "dry-run-of-another-run",
+        lambda world: finetune(
+            *(GOOD, "--dry-run", "--workdir", str(world.classifier), "--seed", "3"),
+        )(world),
+        ("belongs to another run", "seed was 0 and is 3"),
+    ),
     Case(
         "fewer-rows-than-a-batch",
         pretrain("--batch-size", "4000"),
