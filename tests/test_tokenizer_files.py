@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.vocabulary import train_vocabulary
-from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 KINDS = ("wordpiece", "unigram", "bpe")
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the cat ##s café".split()
@@ -181,3 +181,14 @@ def test_what_nests_too_deep_is_one_line(tmp_path):
     (tmp_path / "tokenizer_config.json").write_text("[" * 100_000)
     with pytest.raises(ValueError, match=r"tokenizer_config.json: is not JSON"):
         Tokenizer.load(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_token():
+    """An editor may write one before the first line of vocab.txt."""
+    lines = "".join(f"{token}\n" for token in [*SPECIAL_TOKENS, "a"]).encode()
+    marked, plain = (
+        Tokenizer({"kind": "wordpiece", "cased": True}, mark + lines)
+        for mark in (b"\xef\xbb\xbf", b"")
+    )
+    assert marked.pad_id == plain.pad_id == 0
+    assert marked.encode("a").ids.tolist() == plain.encode("a").ids.tolist()

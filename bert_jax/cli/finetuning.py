@@ -80,19 +80,7 @@ def finetune(options: FinetuneOptions) -> None:
             "one of them."
         )
     if options.dry_run:
-        environment.configure_jax(os.environ)
-        from bert_jax.apps.dry_run.finetuning import dry_run
-
-        for line in dry_run(
-            config,
-            options.verbose,
-            workdir=workdir,
-            extend=options.extend,
-            seeds=options.seeds,
-            sweep=options.sweep,
-        ):
-            say(line)
-        return
+        return _dry_run(options)
     is_primary = start(options)
     if several:
         from bert_jax.runs.sweeps import finetune_runs
@@ -112,6 +100,21 @@ def finetune(options: FinetuneOptions) -> None:
             print(scores_json(scores))
     if is_primary:
         say(next_steps(workdir))
+
+
+def _dry_run(options: FinetuneOptions) -> None:
+    environment.configure_jax(os.environ)
+    from bert_jax.apps.dry_run.finetuning import dry_run
+
+    for line in dry_run(
+        options.config,
+        options.verbose,
+        workdir=options.workdir,
+        extend=options.extend,
+        seeds=options.seeds,
+        sweep=options.sweep,
+    ):
+        say(line)
 
 
 def next_steps(workdir: str) -> str:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Int32
 from bert_jax.config import PrepareConfig
 from bert_jax.data.documents import Documents, read_text, split_sentences
 from bert_jax.data.text_report import DIVIDED, SINGLE, TextReport
+from bert_jax.tables.lines import split_lines
 from bert_jax.tokenization import Tokenizer
 
 _CHARACTERS_PER_BATCH = 1 << 17
@@ -48,7 +49,7 @@ def read_tokens(
         samples = {"undecodable bytes": "\ufffd"} if undecodable else {}
         reader.add(text, samples)
         for kind, sample in samples.items():
-            line = text.count("\n", 0, max(text.find(sample), 0))
+            line = len(split_lines(text[: max(text.find(sample), 0)])) - 1
             place = f"{file:09} {offset:018} {line:09}"
             reader.first[kind] = min(reader.first.get(kind, place), place)
     return reader.finish()

@@ -136,7 +136,11 @@ def count_lines(path: str, offset: int) -> int:
     """Return the number of the line, from 1, at an offset of a file."""
     with open(path, "rb") as file:
         sizes = [PIECE_BYTES] * (offset // PIECE_BYTES) + [offset % PIECE_BYTES]
-        return 1 + sum(file.read(size).count(b"\n") for size in sizes)
+        feeds = returns = 0
+        for size in sizes:
+            piece = file.read(size)
+            feeds, returns = feeds + piece.count(b"\n"), returns + piece.count(b"\r")
+        return 1 + (feeds or returns)  # a file may have carriage returns alone
 
 
 def require_language(code: str) -> None:

@@ -63,12 +63,12 @@ class LostCharacters:
         self._lost: dict[str, collections.Counter[str]] = {}
         self._first: dict[str, str] = {}
 
-    def add(self, line: str, name: str, number: int) -> None:
-        """Look at a line, given its source's name and its number there."""
+    def add(self, line: str, place: str) -> None:
+        """Look at a line, given its source's name and its place there."""
         self._num_characters += len(line)
-        self.as_read.add("undecodable bytes", line.count("\ufffd"), f"{name}:{number}")
+        self.as_read.add("undecodable bytes", line.count("\ufffd"), place)
         for character, around, count in unprinted(line):
-            self._first_seen.setdefault(character, (around, f"{name}:{number}"))
+            self._first_seen.setdefault(character, (around, place))
             self._invisible[character] += count
         self._sample.add(line)
         if not self._config.cased and self._sample.num_lines <= MAX_LINES:
@@ -76,7 +76,7 @@ class LostCharacters:
             self._num_words += len(words)
             for word in words:
                 if lost := lost_of(word, self._config.kind):
-                    self._first.setdefault(lost, f"{name}:{number}")
+                    self._first.setdefault(lost, place)
                     counter = self._lost.setdefault(lost, collections.Counter())
                     counter[word[:_SHOWN]] += 1
 

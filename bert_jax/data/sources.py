@@ -7,6 +7,7 @@ This module reads text in pieces of bytes, in which blank lines separate documen
 import codecs
 import collections
 import dataclasses
+import errno
 import glob
 import io
 import itertools
@@ -104,11 +105,23 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
     sources: dict[str, Source] = {}
     outputs = os.path.realpath(output) + os.sep
     for number, entry in enumerate(inputs):
+        before = len(sources)
         for source in _sources_of(entry, number):
             path = os.path.realpath(source.path)
             if not output or not (path + os.sep).startswith(outputs):
                 sources.setdefault(path, source)
-    return _with_names(sorted(sources.values(), key=lambda source: source.path))
+        if number and len(sources) == before:
+            say(
+                f"input {entry}: what it names is in an earlier --input; it is read "
+                "once, with the weight of that one."
+            )
+    return _with_names(sorted(sources.values(), key=_order))
+
+
+def _order(source: Source) -> str:
+    """By path, however that is spelled; what is no file comes by its name."""
+    is_file = source.kind not in ("documentation", "tfds")
+    return os.path.abspath(source.path) if is_file else source.path
 
 
 def _sources_of(entry: str, number: int) -> list[Source]:
@@ -123,6 +136,8 @@ def _sources_of(entry: str, number: int) -> list[Source]:
     # A path may itself contain brackets: an existing path is not a pattern.
     exists = os.path.exists(entry)
     matches = [entry] if exists else glob.glob(entry, recursive=True)
+    if not exists:
+        _require_readable(os.path.dirname(entry))
     # Of links to one file, the shortest. glob follows one to a directory above often.
     shortest = dict[str, str]()
     for path in sorted(matches, key=lambda path: (len(path), path)):
@@ -146,10 +161,24 @@ def _sources_of(entry: str, number: int) -> list[Source]:
     return [_file(path, number) for path in files]
 
 
+def _require_readable(folders: str) -> None:
+    """Raise PermissionError if one of the directories of a pattern cannot be read.
+
+    glob would leave out what is in it.
+    """
+    for folder in glob.glob(folders, recursive=True):
+        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]:
     """Return the files of text below a directory; count the others by kind."""
     files, seen = [], set[str]()
-    for folder, folders, names in os.walk(directory, followlinks=True):
+    for folder, folders, names in os.walk(directory, onerror=_raise, followlinks=True):
         if (real := os.path.realpath(folder)) in seen:
             folders.clear()  # a link to a directory above would never end
             continue
@@ -262,8 +291,10 @@ def read_lines(source: Source) -> Iterator[bytes]:
     """Yield the lines of a file in UTF-8, without a check of its bytes."""
     rest = b""
     for piece in read_pieces(source, strict=False):
-        *lines, rest = (rest + piece).split(b"\n")
-        yield from lines
+        lines = (rest + piece).splitlines(keepends=True)
+        is_open = lines and not lines[-1].endswith((b"\n", b"\r"))
+        rest = lines.pop() if is_open else b""
+        yield from (line.rstrip(b"\r\n") for line in lines)
     yield rest
 
 

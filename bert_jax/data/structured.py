@@ -20,7 +20,7 @@ from bert_jax.data.sources import (
     read_lines,
 )
 from bert_jax.storage.encodings import is_object
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, object_of_unique_keys
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tables.read import open_parquet, source_rows, undamaged
 from bert_jax.terminal.messages import say
@@ -46,6 +46,16 @@ def read_records(
 ) -> Iterator[bytes]:
     """Yield the text of each record; count records without text in `dropped`.
 
+    Raises: as `located_records`.
+    """
+    return (text for _, text in located_records(source, config, dropped))
+
+
+def located_records(
+    source: Source, config: TextConfig, dropped: collections.Counter[str]
+) -> Iterator[LocatedText]:
+    """Yield the place and the text of each record; count those without text.
+
     Raises:
         ValueError: the source is damaged, or has no such text field; a text is not
             UTF-8 and `config.strict` is set.
@@ -70,7 +80,7 @@ def read_records(
                 f"{error.start}; fix it, or with --no-strict such bytes are replaced "
                 "and counted."
             ) from error
-        yield text
+        yield where, text
 
 
 def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -79,7 +89,7 @@ def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         if line:
             where = f"{source.path}:{number}"
             with _located(where):
-                values, remedy = _parse(line)
+                values, remedy = _parse(line, config.text_field)
                 text = _text_of(values, remedy, config.text_field)
             yield where, text
 
@@ -92,7 +102,7 @@ def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         yield from _read_jsonl(source, config)
         return
     with _located(source.path):
-        value, surrogate = _parse(b"\n".join([first, *lines]))
+        value, surrogate = _parse(b"\n".join([first, *lines]), config.text_field)
     records = value if isinstance(value, list) else [value]
     for number, record in enumerate(records, 1):
         where = f"{source.path}: object {number}"
@@ -119,15 +129,21 @@ def _located(where: str) -> Iterator[None]:
         raise ValueError(f"{where}: {error}") from error
 
 
-def _parse(content: bytes) -> tuple[Any, re.Pattern[str]]:
-    """Return a JSON value, and what matches its halves of surrogate pairs."""
+def _parse(content: bytes, field: str) -> tuple[Any, re.Pattern[str]]:
+    """Return a JSON value, and what matches its halves of surrogate pairs.
+
+    Of two texts in one object, one would be lost; the check takes time, so that only
+    what has the field's name twice is checked.
+    """
     try:
         text, surrogate = content.decode(), _SURROGATE
     except UnicodeDecodeError:
         text, surrogate = content.decode(errors="surrogateescape"), _OTHER_SURROGATE
     try:
         # parse_int: Python refuses integers of 4,300 digits; no number is needed here.
-        return json.loads(text, parse_int=float), surrogate
+        is_twice = text.count(json.dumps(field, ensure_ascii=False)) > 1
+        hook = object_of_unique_keys if is_twice else None
+        return json.loads(text, parse_int=float, object_pairs_hook=hook), surrogate
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
         reason = f"{error.msg}, {line}column {error.colno}"

@@ -179,9 +179,11 @@ class TextReport:
     def kind_removed(self, tokenizer: Tokenizer, character: str, around: str) -> str:
         """Return a character's kind if a text has the same tokens without it, or ""."""
         if character not in self._is_removed:
-            pair = [around, around.replace(character, "")]
-            ids, others = tokenizer.encode_batch(pair)
-            self._is_removed[character] = ids == others
+            texts = [around, around.replace(character, ""), character]
+            ids, others, alone = tokenizer.encode_batch(texts)
+            # A word that is [UNK] has the same tokens without a letter of it.
+            is_known = tokenizer.unk_id not in alone
+            self._is_removed[character] = ids == others and is_known
         if not self._is_removed[character]:
             return ""
         return JOINERS if character in _JOINERS else CONTROLS

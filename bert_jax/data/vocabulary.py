@@ -17,7 +17,7 @@ from bert_jax.data.folding import fold_rules
 from bert_jax.data.line_sample import LineSample
 from bert_jax.data.lost_characters import LostCharacters
 from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
-from bert_jax.data.structured import read_records
+from bert_jax.data.structured import located_records
 from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
@@ -36,6 +36,10 @@ AUTO_COUNT = 100
 """The least occurrences of a token of vocab_size=auto (Gowda & May 2020, §5)."""
 MAX_LINE = 10_000
 """Characters of a line; sentencepiece fails at 100,000 without a space."""
+
+
+_RESERVED = "\u2585"
+"""A line with it, sentencepiece would leave out silently: its own mark of [UNK]."""
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
@@ -76,19 +80,28 @@ def read_lines(
     Args:
         lost: looks at each line.
     """
+    dropped = lost.as_read.dropped if lost else collections.Counter()
     for source in sources:
         if source.holds_records:
-            # A line does not continue in the next record.
-            dropped = lost.as_read.dropped if lost else collections.Counter()
-            records = read_records(source, config, dropped)
-            lines = _lines(record + b"\n" for record in records)
+            lines = _lines_of_records(source, config, dropped)
         else:
-            lines = _lines(read_pieces(source, config.strict, piece_bytes))
-        for number, line in lines:
+            pieces = read_pieces(source, config.strict, piece_bytes)
+            lines = ((f":{number}", line) for number, line in _lines(pieces))
+        for place, line in lines:
             if stripped := line.strip():
                 if lost:
-                    lost.add(stripped, source.name, number)
+                    lost.add(stripped, f"{source.name}{place}")
                 yield stripped
+
+
+def _lines_of_records(
+    source: Source, config: VocabularyConfig, dropped: collections.Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield each line of the records, after the place of its record in the source."""
+    for where, record in located_records(source, config, dropped):
+        # A line does not continue in the next record.
+        for _, line in _lines([record + b"\n"]):
+            yield where.removeprefix(source.path), line
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, str]]:
@@ -160,7 +173,7 @@ def _train_sentencepiece(
 ) -> tuple[JsonObject, bytes]:
     sampled = LineSample(config.sample_sentences, config.seed)
     for line in lines:
-        sampled.add(line)
+        sampled.add(line.replace(_RESERVED, " "))
     sample = sampled.lines
     if not sample:
         raise _no_text(config)

@@ -71,7 +71,8 @@ def read_tokenizer_json(
         segments = segments and has_segment_input([*settings])
         _check_prefix_space(content, [*settings])
         normalizer = library.normalizer
-        uncased = normalizer is not None and normalizer.normalize_str("A") == "a"
+        fold = normalizer.normalize_str if normalizer is not None else str
+        uncased = fold("A") == fold("a")
         config = {"kind": "huggingface", "cased": not uncased, NAMES: names}
         config |= {SEPARATORS: separators, SEGMENTS: segments}
         return Tokenizer(config, read_file(path))

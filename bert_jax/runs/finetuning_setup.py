@@ -123,6 +123,7 @@ def load_start(
             "pretrain`, a checkpoint, a Hugging Face directory or "
             "hf:OWNER/NAME."
         )
+    require_one_warmup(config)
     model = load_pretrained(config.init_from, config.allow_extra)
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"
@@ -191,7 +192,7 @@ def finetuning_model(
     require(
         not fresh or fresh + frozen <= layers,
         f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
-        f"{layers} layers: what is drawn anew would stay random; lower one of them.",
+        f"{layers} layers: new layers would stay as they are drawn; lower one of them.",
     )
     require(
         frozen < layers or not isinstance(task, PairVectorsTask),
@@ -231,8 +232,6 @@ def prepare_finetuning(
     """
     config = pin_source(config, resume)
     start = load_start(config, workdir, resume)
-    if resume is None:
-        require_one_warmup(config)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     rate, data = rate_for(config, source, resume), resolved_data(config, start)
     optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)

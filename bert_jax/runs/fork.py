@@ -177,9 +177,7 @@ def fork(
         "which a fork goes on; start another run from it by --init-from.",
     )
     files = [entry["path"] for entry in manifest["files"]]
-    # Since the checkpoint was saved: a fork of a fork may begin at the same step.
-    since = _differing(_saved_config(workdir, step), config)
-    values = to_dict(config) | {HISTORY: _history(workdir, step, since)}
+    values = to_dict(config) | {HISTORY: _history(workdir, step, config)}
     with atomic_directory(target) as directory:
         for name in [*files, MANIFEST]:
             _copy(checkpoint / name, directory / CHECKPOINTS / str(step) / name)
@@ -248,14 +246,13 @@ def _check_data(config: RunConfig, workdir: epath.Path) -> None:
     )
 
 
-def _history(
-    workdir: epath.Path, step: int, changed: list[JsonObject]
-) -> list[JsonObject]:
+def _history(workdir: epath.Path, step: int, config: RunConfig) -> list[JsonObject]:
     """Return the history of a run until `step`, and an entry that names the source.
 
     That entry repeats the machine of the source, with which a resumed run compares its
-    own.
+    own. It has all changes since the checkpoint was saved: of a fork of a fork, both.
     """
+    changed = _differing(_saved_config(workdir, step), config)
     # A change at `step` itself applies to the steps after it.
     kept = [e for e in _read_history(workdir) if _is_before(e.get("step"), step)]
     origin = {"workdir": str(absolute(workdir)), "step": step}

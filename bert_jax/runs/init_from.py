@@ -282,13 +282,7 @@ def check_source(
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
         line = f"From {config.init_from}, with its optimizer state and its step."
-        before = read_config(source).get("seed", config.seed)
-        if before != config.seed:
-            line += (
-                f" Masks and dropout follow its random keys (seed {before}); "
-                f"seed={config.seed} decides the order of the rows."
-            )
-        return line
+        return line + _seed_note(source, config)
     wanted, given = _shapes(shapes), _shapes(source)
     fresh, unused = shapes.keys() - source.keys(), source.keys() - shapes.keys()
     wrong = [
@@ -310,6 +304,17 @@ def check_source(
     return (
         f"From {config.init_from}, only its parameters: the optimizer is new, and "
         f"steps count from 0.{''.join(parts)}"
+    )
+
+
+def _seed_note(source: epath.Path, config: RunConfig) -> str:
+    """Return what another seed than the source's decides in a run that goes on."""
+    before = read_config(source).get("seed", config.seed)
+    if before == config.seed:
+        return ""
+    return (
+        f" Masks and dropout follow its random keys (seed {before}); "
+        f"seed={config.seed} decides the order of the rows."
     )
 
 

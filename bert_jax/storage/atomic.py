@@ -42,7 +42,17 @@ def local_output(output: str | os.PathLike[str]) -> epath.Path:
 
 
 def require_empty(output: epath.Path) -> None:
-    """Raise FileExistsError if `output` exists, unless it is an empty directory."""
+    """Raise FileExistsError if `output` exists, unless it is an empty directory.
+
+    That is replaced, which a volume's own directory and the current one cannot be.
+    """
+    is_mount = os.path.ismount(output)
+    if is_mount or (output.is_dir() and os.path.samefile(output, os.curdir)):
+        what = "where a volume is mounted" if is_mount else "the current directory"
+        raise FileExistsError(
+            f"output={output} is {what}, and cannot be replaced; name a directory in "
+            "it."
+        )
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise FileExistsError(
             f"output={output} exists and is not an empty directory; "
@@ -63,14 +73,20 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
         OSError: the disk is full, among others; the message names a path.
     """
     require_empty(local_output(output))
-    output = absolute(output)
+    # What a link leads to is replaced, and not the link.
+    output = epath.Path(os.path.realpath(output))
     new_parents = [path for path in output.parents if not path.exists()]
     # tempfile.mkdtemp makes it private; here the umask decides who may read it.
     unfinished = output.with_name(f"{output.name}.{secrets.token_hex(6)}.unfinished")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with name_path_if_disk_full(output):
+        try:
+            output.parent.mkdir(parents=True, exist_ok=True)
             unfinished.mkdir()
+        except PermissionError as error:
+            problem = f"output={output} cannot be made: {error.strerror}"
+            remedy = "choose a place that you can write to"
+            raise PermissionError(error.errno, f"{problem}; {remedy}.") from error
+        with name_path_if_disk_full(output):
             yield unfinished
             if output.exists():
                 output.rmdir()

@@ -74,9 +74,10 @@ def require_prose(head: bytes, name: str) -> None:
 
 
 def is_object(line: bytes) -> bool:
-    """Return whether a line is a JSON object."""
+    """Return whether a line is a JSON object, but for bytes that are not UTF-8."""
     try:
-        return line.lstrip().startswith(b"{") and isinstance(json.loads(line), dict)
+        text = line.lstrip().decode(errors="replace")
+        return text.startswith("{") and isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
 

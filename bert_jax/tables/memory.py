@@ -40,7 +40,7 @@ class MemoryTable(str):
     def rows(self) -> Iterator[TableRow]:
         """Yield the rows, also those that are damaged."""
         for number, record in enumerate(self._records, 1):
-            yield _row(record, f"{self}, row {number}")
+            yield row_of(record, f"{self}, row {number}")
 
 
 def _records(table: Any, name: str) -> Iterable[object]:
@@ -67,7 +67,8 @@ def _type(value: object) -> str:
     return type(value).__name__
 
 
-def _row(record: object, where: str) -> TableRow:
+def row_of(record: object, where: str) -> TableRow:
+    """Return the row of a record, with values as JSON has them."""
     if not isinstance(record, Mapping):
         rule = "it must be a dict with a value for each column."
         return TableRow({}, where, f"{where} is of type {_type(record)}; {rule}")

@@ -7,22 +7,25 @@ import contextlib
 import csv
 import itertools
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from bert_jax.tables.json_lines import json_row
+from bert_jax.tables.json_lines import json_row, parse_json
 from bert_jax.tables.lines import (
     STDIN,
     damaged,
     display_name,
     ended_lines,
     is_compressed,
+    open_file,
     read_lines,
+    read_text,
     require_file,
     suffix_of,
 )
-from bert_jax.tables.memory import MemoryTable, plain
+from bert_jax.tables.memory import MemoryTable, row_of
 from bert_jax.tables.rows import TableRow, column_names
 from bert_jax.terminal.messages import warn
 
@@ -34,7 +37,7 @@ _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 _OTHERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
 """Separators that a header may have in place of the one that the suffix says."""
 _NAMED = {"tab": "\t", r"\t": "\t"}
-_ROWS_PER_BATCH = 256
+_ROWS_PER_BATCH, _HEAD_BYTES = 256, 4096
 
 
 def is_table(path: str | Path) -> bool:
@@ -118,7 +121,21 @@ def source_rows(
         return _delimited_rows(source, delimiter, notify)
     if kind in _JSON_LINES:
         return _json_rows(source)
+    if kind == ".json" and _is_array(source):
+        return _array_rows(source)
     return _text_rows(source, text_column)
+
+
+def _is_array(source: str) -> bool:
+    with open_file(source) as file:
+        return file.read(_HEAD_BYTES).removeprefix(BOM_UTF8).lstrip().startswith(b"[")
+
+
+def _array_rows(source: str) -> Iterator[TableRow]:
+    """Yield the rows of a JSON array of objects, all of which is in memory."""
+    values = parse_json(read_text(Path(source)), source)
+    for number, record in enumerate(values, 1):
+        yield row_of(record, f"{source}, object {number}")
 
 
 def _text_rows(source: str, column: str) -> Iterator[TableRow]:
@@ -164,6 +181,7 @@ def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
 def _delimited_rows(
     name: str, delimiter: str, notify: Callable[[str], None]
 ) -> Iterator[TableRow]:
+    csv.field_size_limit(1 << 30)
     lines = ended_lines(name)
     head = list(itertools.islice(lines, 1))
     while head and not head[-1].strip("\r\n") and (line := next(lines, None)):
@@ -229,23 +247,28 @@ def _records(
     reader = csv.reader(lines, delimiter=separator, strict=True)
     if not quoted:
         reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
-    csv.field_size_limit(1 << 30)
     number = 1
     while True:
         try:
-            fields, problem = next(reader, None), ""
+            fields = next(reader, None)
         except csv.Error as error:
-            fields = []
+            is_open = "unexpected end" in str(error)
+            last = number if is_open else max(reader.line_num, number)
+            taken = f"lines {number} to {last}" if last > number else f"line {number}"
             problem = (
-                f"{name}, line {number}: {error}; a field with a separator, quote or "
+                f"{name}, {taken}: {error}; a field with a separator, quote or "
                 "line break must be quoted, and a quote in it doubled."
             )
-            if "unexpected end" in problem:
+            if is_open:
                 raise ValueError(problem) from error
-        if fields is None:
-            return
-        if fields or problem:
-            yield number, fields, problem
+            # A quote that does not end takes the lines after it, up to another quote.
+            for lost in range(number, last + 1):
+                yield lost, [], problem
+        else:
+            if fields is None:
+                return
+            if fields:
+                yield number, fields, ""
         number = reader.line_num + 1  # a quoted field may span lines
 
 
@@ -272,7 +295,37 @@ def _parquet_rows(name: str) -> Iterator[TableRow]:
         if len(set(names)) < len(names):
             raise damaged(name, "Parquet", "it has two columns of one name")
         for batch in file.iter_batches(_ROWS_PER_BATCH):
-            for values in batch.to_pylist():
+            for values in _batch_rows(batch):
                 number += 1
-                row = {column: plain(value) for column, value in values.items()}
-                yield TableRow(row, f"{name}, row {number}")
+                yield row_of(values, f"{name}, row {number}")
+
+
+def _batch_rows(batch: Any) -> list[dict[str, object]]:
+    """Return the rows of some columns of Arrow, in Python's types.
+
+    A value that Python has no type for, as nanoseconds, is text, in a column that may
+    not even be asked for; one that is damaged is an `_Unreadable`.
+    """
+    # Arrow raises errors of many classes, also pytz's.
+    with contextlib.suppress(Exception):
+        rows: list[dict[str, object]] = batch.to_pylist()
+        return rows
+    columns = [list(map(_python_value, column)) for column in batch.columns]
+    names = batch.schema.names
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _python_value(scalar: Any) -> object:
+    import pyarrow as pa
+
+    for convert in (scalar.as_py, lambda: scalar.cast(pa.string()).as_py()):
+        with contextlib.suppress(Exception):
+            return convert()
+    return _Unreadable()
+
+
+class _Unreadable:
+    """A value that cannot be read; what needs it says that it is no text."""
+
+    def __repr__(self) -> str:
+        return "(a damaged value)"

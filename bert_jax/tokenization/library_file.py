@@ -73,7 +73,8 @@ class LibraryFile:
         if [ids[token] for token in self.tokens] != list(range(len(ids))):
             raise ValueError("has ids with holes or repeats; they must count from 0.")
         self.num_pieces = len(self.tokens)
-        self.is_bytes = "ByteLevel" in types_of(values.get("pre_tokenizer"))
+        steps = map(types_of, map(values.get, ("normalizer", "pre_tokenizer")))
+        self.is_bytes = any("ByteLevel" in types for types in steps)
         """Whether the tokens are of bytes, the space before a word included."""
         limit = getattr(self._library.model, "max_input_chars_per_word", None)
         self.word_limit: int | None = limit

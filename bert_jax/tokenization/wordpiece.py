@@ -111,7 +111,8 @@ class WordPiece:
 def _vocabulary_lines(vocabulary: bytes) -> list[str]:
     """Return the entries of a vocab.txt."""
     # Not splitlines: a token may be one of the rarer line breaks.
-    lines = vocabulary.decode().removesuffix("\n").split("\n")
+    text = vocabulary.decode().removeprefix("\ufeff")  # as editors may begin a file
+    lines = text.removesuffix("\n").split("\n")
     tokens = [line.removesuffix("\r") for line in lines]
     for number, token in enumerate(tokens, 1):
         if not token.strip(" \t"):  # rarer white space may be a token

@@ -130,6 +130,47 @@ def test_patterns_reach_every_level(tmp_path, pattern):
     assert {s.name for s in found} == {os.path.basename(name) for name in names}
 
 
+@pytest.mark.parametrize("entry", ["", "/**/*.txt", "/*/*.txt"])
+def test_a_directory_that_cannot_be_read_is_named(entry, tmp_path, monkeypatch):
+    """Root may read all; what the system says to others is put in its place."""
+    locked = tmp_path / "text" / "locked"
+    locked.mkdir(parents=True)
+    make(locked, "a.txt")
+    make(locked.parent, "b.txt")
+    access, scandir = os.access, os.scandir
+
+    def refuse(path):
+        if os.fspath(path) == str(locked):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: path != str(locked) and access(path, mode)
+    )
+    with pytest.raises(PermissionError) as caught:
+        find_sources([f"{tmp_path}/text{entry}"])
+    assert caught.value.filename == str(locked)
+    assert len(find_sources([f"{tmp_path}/text/*.txt"])) == 1
+
+
+def test_the_order_does_not_depend_on_how_paths_are_spelled(tmp_path, monkeypatch):
+    make(tmp_path, "a.txt", "b.txt")
+    monkeypatch.chdir(tmp_path)
+    for spelled in (("b.txt", "a.txt"), ("./b.txt", "a.txt"), (f"{tmp_path}/b.txt",)):
+        found = find_sources([*spelled, "a.txt"])
+        assert [source.name for source in found] == ["a.txt", "b.txt"]
+
+
+def test_an_input_that_adds_no_file_is_said(tmp_path, caplog):
+    """It has no weight of its own."""
+    make(tmp_path, "a.txt", "b.txt")
+    find_sources([str(tmp_path), f"{tmp_path}/b.txt"])
+    assert "b.txt: what it names is in an earlier --input; it is read once" in (
+        caplog.text
+    )
+
+
 def test_a_file_is_read_once_whatever_links_to_it(tmp_path):
     tree(tmp_path, "text/a.txt", "elsewhere/b.txt")
     (tmp_path / "text" / "above").symlink_to(tmp_path / "text")

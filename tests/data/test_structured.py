@@ -258,3 +258,17 @@ def test_a_tfds_dataset_is_prepared(tmp_path):
     assert short.startswith(unreadable) and "contained only 19 elements" in short
     assert torn.startswith(unreadable + "truncated record at ")
     assert not any("\n" in error for error in errors)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_lines_of_json_may_end_in_carriage_returns_and_hold_bad_bytes(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(b'{"text": "caf\xe9"}\r{"text": "b"}\r')
+    assert read(path, strict=False) == [b"caf\xe9", b"b"]
+    assert f"{path}:1: 'text' is not UTF-8 at its byte 3; fix it" in refused(path)
+
+
+def test_of_two_texts_in_one_object_none_is_lost(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "n": {"text": 1}}\n{"text": "a", "text": "b"}\n')
+    assert "a.jsonl:2: the key 'text' occurs twice in an object" in refused(path)

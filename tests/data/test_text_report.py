@@ -234,3 +234,15 @@ def test_removed_characters_are_counted_with_the_first_place(prepared, name):
     ] == places
     lines = "\n".join(dataset_lines(dataset))
     assert f"6 invisible joiners (first: {places[0]})" in lines
+
+
+def test_an_unknown_character_is_not_a_removed_one(english):
+    """Beside another one, the word is [UNK] with it and without it."""
+    report = count_unknown(english, ["the \U0001f600\U0001fae8 sat"])
+    assert not report.dropped and report.text["[UNK]"] == 1
+
+
+def test_places_in_a_file_of_carriage_returns(prepared):
+    text = "we go on.\rand on.\r\rit is.\ras it\u200b is.\r"
+    _, _, lines = prepared([text])
+    assert "control characters (first: a.txt:5)" in lines

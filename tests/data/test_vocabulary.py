@@ -481,3 +481,26 @@ def test_marks_that_are_more_than_accents_are_not_lost_silently(line, lost, tmp_
     messages = [str(warning.message) for warning in found]
     assert len(messages) == (1 if lost else 0), messages
     assert all(lost in message and "Use --cased" in message for message in messages)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "char"])
+def test_the_mark_of_sentencepiece_takes_no_line(kind, tmp_path):
+    """It would leave out each line that has one."""
+    path = tmp_path / "a.txt"
+    path.write_text("hello world again\n" * 50 + "zebra \u2585 quiz\n" * 30)
+    tokenizer = train(path, tmp_path / "v", kind=kind, vocab_size=22)
+    for word in ("zebra", "quiz"):
+        assert tokenizer.unk_id not in tokenizer.encode(word).ids
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_places_of_records_are_theirs_in_the_file(name, tmp_path, capsys):
+    path = tmp_path / name
+    texts = ["a b\nc d\ne f", "", "zero\u200bwidth"]
+    if name == "a.csv":
+        path.write_text("text\n" + "\n".join(f'"{text}"' for text in texts))
+    else:
+        path.write_text("\n".join(json.dumps({"text": text}) for text in texts))
+    train(path, tmp_path / "v", kind="wordpiece", vocab_size=60)
+    place = {"a.jsonl": "a.jsonl:3", "a.csv": "a.csv, line 6"}[name]
+    assert f"1 control characters (first: {place})" in capsys.readouterr().out

@@ -222,3 +222,19 @@ def test_more_rows_than_tokens_are_put_aside(tmp_path):
     assert imported.config.vocab_size == 40
     assert imported.left_over == ("embeddings.word_embeddings.weight[40:75]",)
     assert imported.unused["encoder/embeddings/token/embedding"].shape == (35, 16)
+
+
+def test_a_normalizer_may_write_bytes_or_lower_a_marked_text(tmp_path):
+    """What a pre-tokenizer usually does; the mark of a word may stand before it."""
+    write_tokenizer("Roberta", tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(path.read_text())
+    steps = [{"type": "NFC"}, {"type": "ByteLevel"}]
+    content["normalizer"] = {"type": "Sequence", "normalizers": steps}
+    content["pre_tokenizer"] = None
+    path.write_text(json.dumps(content))
+    tokenizer = from_huggingface(epath.Path(tmp_path))
+    assert tokenizer.continues_word.any() and tokenizer.cased
+    steps[1:] = [{"type": "Lowercase"}, {"type": "Prepend", "prepend": "\u2581"}]
+    path.write_text(json.dumps(content))
+    assert not from_huggingface(epath.Path(tmp_path)).cased

@@ -12,6 +12,7 @@ import bert_jax
 from bert_jax.cli.main import main
 from bert_jax.config import MaskingConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
+from bert_jax.runs.pretraining import pretrain
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 

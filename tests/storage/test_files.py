@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.storage.atomic import local_output
+from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
 from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import (
     atomic_file,
@@ -71,3 +71,19 @@ def test_no_directory_is_named_as_the_home(opened, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ValueError, match=f"~/a begins .* in full: {tmp_path}/a"):
         opened("~/a")
+
+
+def test_a_directory_that_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
+    """Before any work; a link to an empty one stays, and that is filled."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError, match="is the current directory, and cannot"):
+        require_empty(local_output("."))
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with atomic_directory(local_output(tmp_path / "link")) as directory:
+        (directory / "a").write_text("a")
+    assert (tmp_path / "link").is_symlink()
+    assert names(tmp_path / "real") == ["a"] and names(tmp_path) == ["link", "real"]
+    monkeypatch.setattr("os.path.ismount", lambda path: path.name == "volume")
+    with pytest.raises(FileExistsError, match="is where a volume is mounted"):
+        require_empty(local_output(tmp_path / "volume"))

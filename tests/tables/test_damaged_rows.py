@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bert_jax.config import ExamplesConfig, SentencePairsConfig
+from bert_jax.tables.read import source_rows
 from bert_jax.tasks.kinds import finetuning_task
 
 CSV = "text,label\n" + "".join(f"Text {i},{'ab'[i % 2]}\n" for i in range(20))
@@ -144,3 +145,16 @@ def test_finetune_refuses_damaged_rows_of_each_file(
     assert f"{part}.csv, line 22: text is empty" in line
     assert "So 2 of 22 rows cannot be used; correct them, or leave them out by" in line
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_each_line_that_an_open_quote_takes_is_counted(tmp_path, capsys):
+    """They end at the next quote; a row for each line stays in its place."""
+    lines = [f"good {number},pos" for number in range(9)]
+    lines[2], lines[6] = '"open,pos', 'he said "hi" there,pos'
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    found = list(source_rows(str(tmp_path / "a.csv")))
+    assert [bool(row.problem) for row in found] == [False] * 2 + [True] * 5 + [
+        False
+    ] * 2
+    assert "a.csv, lines 4 to 8: ',' expected after" in found[2].problem
+    assert found[4].where.endswith("line 6")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.tables.json_lines import json_row
-from bert_jax.tables.read import read_table
+from bert_jax.tables.read import read_table, source_rows
 from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 
 
@@ -181,6 +181,43 @@ def test_decimals_of_parquet_are_their_digits(tmp_path):
 def test_files_that_are_not_what_their_names_say(name, content, says, tmp_path):
     with pytest.raises(ValueError, match=says):
         rows(tmp_path, name, content)
+
+
+def test_a_json_array_is_a_table(tmp_path):
+    (tmp_path / "a.json").write_text('\n [{"text": "a"},\n {"text": "b"}, 3]')
+    found = list(source_rows(str(tmp_path / "a.json")))
+    assert [row.values.get("text") for row in found] == ["a", "b", None]
+    assert found[1].where.endswith("a.json, object 2")
+    assert "object 3 is of type int; it must be a dict" in found[2].problem
+
+
+def test_a_header_of_many_bytes(tmp_path):
+    before = csv.field_size_limit(131_072)  # as it is before the first table
+    try:
+        (row,) = rows(tmp_path, "a.csv", "x" * 200_000 + ",b\n1,2\n")
+    finally:
+        csv.field_size_limit(before)
+    assert row.values["b"] == "2"
+
+
+def test_values_that_python_has_no_type_for_are_text_or_named(tmp_path):
+    """In columns that nobody may ask for."""
+    bad = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"]).buffers())
+    table = pa.table(
+        {
+            "text": ["a", "b"],
+            "ns": pa.array([1, 2], pa.timestamp("ns")),
+            "zone": pa.array([1, 2], pa.timestamp("us", "Nowhere/X")),
+            "day": pa.array([2**30, 0], pa.date32()),
+            "bad": bad,
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    first, second = read_table(str(tmp_path / "a.parquet"))
+    assert text_of(first, "text") == "a" and text_of(first, "bad") == "a"
+    assert first.values["ns"].endswith("00.000000001")
+    with pytest.raises(ValueError, match=r"row 2: bad=\(a damaged value\) must be a"):
+        text_of(second, "bad")
 
 
 def test_json_lines_end_at_line_feeds_alone(tmp_path):
