@@ -189,6 +189,8 @@ def require_fraction(config: object, *names: str) -> None:
 
 def require_batch_size(batch_size: int) -> None:
     """Check that `batch_size` is at least 1."""
+    is_whole = isinstance(batch_size, int) or hasattr(batch_size, "__index__")
+    require(is_whole, f"batch_size={quoted(batch_size)} must be a whole number.")
     require(batch_size >= 1, f"batch_size={batch_size} must be at least 1.")
 
 

@@ -99,6 +99,8 @@ class Embedding(ShortRepr):
             ValueError: it is neither.
         """
         prompts = self.prompts
+        is_text = prompt is None or isinstance(prompt, str)
+        require(is_text, f"prompt={prompt!r:.80} must be a text, or None.")
         prompt = self.default_prompt if prompt is None else prompt
         if prompt in prompts or not prompt:
             return prompts.get(prompt, "")

@@ -243,7 +243,8 @@ class TextReport:
         listed = " ".join(name for name, _ in self._commonest(_SHOWN_CHARACTERS))
         more = f", most often {listed}" if listed else ""
         share = self._share(self.text[UNKNOWN], "tokens")
-        return f"{share:.1%} of the tokens, by {', '.join(causes)}{more}"
+        by = ", ".join(causes)  # none is known of a word that has no token
+        return f"{share:.1%} of the tokens{f', by {by}' if by else ''}{more}"
 
     def warnings(self, remedy: str = _LEARN) -> list[str]:
         """Return a line, with the remedy, for each count past its threshold.

@@ -5,6 +5,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from etils import epath
 
@@ -229,16 +230,16 @@ def _evaluation(
     needs_labels: bool,
     compute_metrics: ComputeMetrics | None = None,
 ) -> ModelEvaluation:
-    model = load_pretrained(os.fspath(checkpoint)).placed()
+    model, where = _opened(checkpoint)
     data = with_embedding(_data_to_score(data, model.directory), model)
     name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)
     try:
         as_read = examples_of(task, part)
     except ValueError as error:
-        raise ValueError(f"{error} ({checkpoint} was fine-tuned on {name}.)") from error
+        raise ValueError(f"{error} ({where} was fine-tuned on {name}.)") from error
     examples = list(task.match_labels(as_read))
-    source = ScoredSource(os.fspath(checkpoint), scored_name(data, part))
+    source = ScoredSource(where, scored_name(data, part))
     has_labels = _all_have_labels(task, examples)
     if needs_labels and not has_labels:
         raise ValueError(
@@ -260,6 +261,15 @@ def _evaluation(
         scores = before_official(own_scores(compute_metrics, predictions), scores)
     source = _compared(source, task, model.directory, as_read, examples)
     return ModelEvaluation(task, predictions, scores, source, rankings)
+
+
+def _opened(checkpoint: Any) -> tuple[Model, str]:
+    """Return the model, placed on the device, that is named or loaded; and its name."""
+    model = getattr(checkpoint, "model", checkpoint)  # of a `Predictor`
+    if isinstance(model, Model):
+        return model.placed(), str(model.directory)
+    name = os.fspath(model)
+    return load_pretrained(name).placed(), name
 
 
 def _data_to_score(

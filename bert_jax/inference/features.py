@@ -38,6 +38,8 @@ class Features:
 def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
     """Raise ValueError if a layer is outside -L-1 … L, or there is none."""
     num_layers = config.num_hidden_layers
+    if not isinstance(layers, Sequence | np.ndarray):
+        raise ValueError(f"layers={layers!r:.80} must be a list, such as (-1,).")
     are_ints = [isinstance(layer, int | np.integer) for layer in layers]
     if isinstance(layers, str) or not all(are_ints):
         raise ValueError(f"layers={layers!r:.80} must be whole numbers, such as (-1,).")

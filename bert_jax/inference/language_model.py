@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, Key
 
 from bert_jax.config import BertConfig
+from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.inference.arguments import require_count, require_text, require_texts
 from bert_jax.inference.batching import (
@@ -136,6 +137,9 @@ def compiled_generation(config: BertConfig) -> Callable[..., Any]:
 
 def checked_sampling(temperature: float, top_k: int, top_p: float) -> Sampling:
     """Return how tokens are drawn; raise ValueError if a number is out of its range."""
+    for name, value in (("temperature", temperature), ("top_p", top_p)):
+        is_number = isinstance(value, int | float | np.number)
+        require(is_number, f"{name}={value!r:.80} must be a number.")
     if not 0 <= temperature <= _LARGEST:
         raise ValueError(
             f"temperature={temperature} must be at least 0 and at most {_LARGEST:g}."

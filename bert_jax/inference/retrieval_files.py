@@ -6,6 +6,7 @@ A directory holds `corpus.jsonl` (`_id`, `title`, `text`), `queries.jsonl` (`_id
 
 import dataclasses
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -128,7 +129,7 @@ def read_judgements(path: Path) -> Relevance:
                 "query, document, grade; or four, as TREC's with a 0 after the query."
             )
         query, document, grade = fields[0], fields[-2], fields[-1]
-        if not grade.lstrip("-").isdecimal():
+        if not re.fullmatch("-?[0-9]{1,9}", grade):
             raise ValueError(
                 f"{path}, line {number}: grade {grade!r:.40} must be a whole number."
             )

@@ -26,6 +26,7 @@ from bert_jax.tables.read import is_table, source_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Example, Prediction
+from bert_jax.tasks.texts.examples import TextExample, require_same_number
 from bert_jax.terminal.progress import Progress
 
 ID, ALL = "id", "*"
@@ -90,9 +91,9 @@ class RowPredictor:
         Raises:
             ValueError: rows cannot be used and may not be left out, or all cannot.
         """
-        errors = RowErrors(source)
+        errors, parse = RowErrors(source), self._parser()
         for row in self._rows(source):
-            errors.parse(row, self._entry)
+            errors.parse(row, parse)
         errors.settle(self.request.skip_damaged, NULL, SKIP_DAMAGED)
         return errors.num_rows
 
@@ -110,10 +111,11 @@ class RowPredictor:
         """
         entries: list[tuple[JsonObject, Example | None]] = []
         nothing: Prediction | None = None
+        parse = self._parser()
         unread = Unread(self.task, self.model.tokenizer)
         rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
         for chunk in chunks(source, rows, _CHUNK_ROWS):
-            entries += [self._entry_or_nothing(row, errors) for row in chunk]
+            entries += [self._entry_or_nothing(row, errors, parse) for row in chunk]
             examples = [example for _, example in entries if example is not None]
             predictions = iter(self._predictions(examples, unread))
             if nothing is None:
@@ -155,10 +157,26 @@ class RowPredictor:
         copied = {n: _copied(row, n) for n in _names(row, self.request.columns)}
         return copied, self.task.example_without_label(row)
 
+    def _parser(self) -> Callable[[TableRow], tuple[JsonObject, Example]]:
+        """Return `_entry`, which refuses a text after pairs of texts, or a pair."""
+        first: list[TextExample] = []
+
+        def parse(row: TableRow) -> tuple[JsonObject, Example]:
+            copied, example = self._entry(row)
+            if isinstance(example, TextExample):
+                first.extend([] if first else [example])
+                require_same_number(example, first[0])
+            return copied, example
+
+        return parse
+
     def _entry_or_nothing(
-        self, row: TableRow, errors: RowErrors
+        self,
+        row: TableRow,
+        errors: RowErrors,
+        parse: Callable[[TableRow], tuple[JsonObject, Example]],
     ) -> tuple[JsonObject, Example | None]:
-        if (entry := errors.parse(row, self._entry)) is not None:
+        if (entry := errors.parse(row, parse)) is not None:
             return entry
         if not self.request.skip_damaged:
             is_named = "--" in errors.first or "`bert-jax" in errors.first

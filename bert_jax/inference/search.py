@@ -80,6 +80,8 @@ def nearest(
         ValueError: the vectors are not equally long, or one holds NaN or infinity.
     """
     require_same_width({"queries": queries.shape[1], "corpus": corpus.shape[1]})
+    with np.errstate(over="ignore"):  # float64 may hold more than the device
+        queries = np.asarray(queries, np.float32)
     _require_finite("queries", queries, 0)
     k = min(k, len(corpus))
     # Small corpora share few shapes, so that few programs are compiled.

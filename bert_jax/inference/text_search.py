@@ -48,7 +48,7 @@ def text_search_lines(
     """Yield for each query the query, and its nearest texts: similarity, row, text.
 
     Args:
-        model: a path or a name, or a loaded model.
+        model: a path or a name.
         texts: the texts to search, by the numbers of their rows.
         prompts: of the queries and of the texts; None: the model's.
 

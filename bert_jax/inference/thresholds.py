@@ -39,7 +39,8 @@ def apply_threshold(prediction: Prediction, threshold: float) -> Prediction:
 
 def require_top_k(model: BertConfig, k: int) -> None:
     """Raise ValueError if a model has no classes of texts, or k is below 0."""
-    require(k >= 0, f"top_k={k} must be a number of classes, or 0 for all.")
+    is_count = type(k) is int and k >= 0
+    require(is_count, f"top_k={k!r:.80} must be a number of classes, or 0 for all.")
     has_classes = (
         model.head == "sequence_classification" and model.problem_type != "regression"
     )

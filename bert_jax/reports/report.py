@@ -101,7 +101,7 @@ def _meaning(name: str, report: JsonObject) -> str:
         return "of a rule that needs no model"
     if name in analysis.meanings:
         return analysis.meanings[name]
-    if name == "f1":
+    if name == "f1" and "positive_class" in report:
         return f"of the class {report['positive_class']}"
     if name.startswith("f1_"):
         return f"of the {analysis.parts} {name[3:]}"

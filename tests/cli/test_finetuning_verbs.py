@@ -372,3 +372,16 @@ def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, refu
     error = refused(*arguments, "--workdir", str(tmp_path / "run"))
     assert "train.csv: " in error and "[UNK]" in error and "--init-from" in error
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_pair_after_texts_is_refused_wherever_it_stands(classes, refused, tmp_path):
+    """Rows are computed about a thousand at a time."""
+    path, output = tmp_path / "a.jsonl", tmp_path / "out.jsonl"
+    rows = [{"text": "The judge."}] * 1024 + [{"sentence1": "b", "sentence2": "c"}]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    command = ("predict", str(classes), "--input", str(path), "--output", str(output))
+    line = refused(*command)
+    assert "line 1025 has 2 texts and" in line and "line 1 has 1; all rows must" in line
+    assert not output.exists()
+    assert main([*command, "--skip-damaged"]) == 0
+    assert json.loads(output.read_text().splitlines()[-1])["label"] is None

@@ -70,6 +70,13 @@ REFUSED = [
     ('bert.choose("a", None)', "choices=None is of type NoneType"),
     ('bert.choose("a", ["b", 3])', r"choices\[1\]=3 is of type int"),
     ("bert.features([None])", r"texts\[0\]=None is of type NoneType"),
+    ('bert.features(["a"], layers=-1)', "layers=-1 must be a list, such as"),
+    ('bert.embed(["a"], prompt=5)', "prompt=5 must be a text, or None"),
+    ('bert.embed(["a"], prompt=["b"])', r"prompt=\['b'\] must be a text"),
+    (
+        'bert.embed(["a"], batch_size=1.5)',
+        "batch_size=1.5 must be at least 1, and a wh",
+    ),
     ('bert.features(["a"], layers="last")', "layers='last' must be whole nu"),
     ('bert.features(["a"], layers=("1",))', r"layers=\('1',\) must be whole"),
 ]

@@ -369,6 +369,9 @@ def test_the_most_probable_classes_alone():
     assert list(best["probabilities"].items()) == [("b", 0.6), ("a", 0.2)]
     assert most_probable(model, predictions, 0) == predictions
     assert most_probable(model, predictions, 9) == predictions
+    for k in (1.5, "a", -1):
+        with pytest.raises(ValueError, match=f"top_k={k!r} must be a number of class"):
+            most_probable(model, predictions, k)
     other = dataclasses.replace(model, problem_type="regression")
     with pytest.raises(ValueError, match="top_k=1 is for classes of texts"):
         most_probable(other, predictions, 1)

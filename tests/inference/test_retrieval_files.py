@@ -283,6 +283,8 @@ def test_what_is_refused(folder, pretrained, options, message, capsys):
     [
         ("q d\n", "line 1 has 2 fields; it must have three"),
         ("q\td\tx\n", "line 1: grade 'x' must be a whole number"),
+        ("q\td\t--5\n", "line 1: grade '--5' must be a whole number"),
+        (f"q\td\t{'9' * 400}\n", "line 1: grade '99999.* must be a whole number"),
         ("q\td\t1\nq\td\t0\n", "line 2 judges d for q again"),
     ],
 )

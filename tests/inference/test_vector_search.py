@@ -66,6 +66,7 @@ def test_nothing_is_near_to_nothing():
         (drawn(2, 8), drawn(3, 4), "queries has vectors of 8 numbers and corpus of 4"),
         (np.full((1, 4), np.nan), drawn(3, 4), "queries: vector 0 holds NaN"),
         (drawn(1, 4), np.full((3, 4), np.inf), "corpus: vector 0 holds NaN or inf"),
+        (np.full((1, 4), 1e200), drawn(3, 4), "queries: vector 0 holds NaN or inf"),
     ],
 )
 def test_vectors_that_cannot_be_compared(queries, corpus, message):

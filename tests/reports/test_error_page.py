@@ -102,6 +102,11 @@ def test_the_report_in_python_is_the_file(tuned, page):
     again = bert_jax.error_page(tuned, page.parent / "again.html")
     assert str(again) == files[0] and data_of(again) == data_of(page)
     assert values["positive_class"] == EVIL
+    loaded = bert_jax.load(tuned)
+    for model in (loaded, loaded.model):
+        own = [{"text": "The judge reads.", "label": "!no"}]
+        scores, _ = bert_jax.evaluate(model, own)
+        assert scores.keys() >= {"accuracy", rule}
     assert values["data"] == str(page.parent / "all.csv")
 
 

@@ -12,7 +12,8 @@ from sklearn.metrics import (
     multilabel_confusion_matrix,
 )
 
-from bert_jax.reports.report import sections
+from bert_jax.reports.report import ScoredSource, error_report, sections
+from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.reporting.views import Chart, Examples, Matrix
 from bert_jax.tasks.reporting.worst import MAX_EXAMPLES, WorstExamples
 
@@ -202,6 +203,14 @@ def test_equal_numbers(gold):
     assert sections(report)
 
 
+@pytest.mark.parametrize("gold", [[1.7e18], [1.7e18] * 3, [1.7e18, 1.7e18 + 512]])
+def test_large_numbers_that_are_nearly_equal(gold):
+    """Bins of errors would be narrower than the next number."""
+    task = text_task(("score",), problem_type="regression")
+    report = report_of(task, examples(*gold), [{"value": 2.0}] * len(gold))
+    assert sum(report["histogram"]["counts"]) == len(gold)
+
+
 def test_long_files_have_a_sample_of_points():
     task = text_task(("score",), problem_type="regression")
     gold = np.random.default_rng(0).random(5000).tolist()
@@ -251,3 +260,12 @@ def test_long_texts_are_cut():
     report = report_of(text_task(), [long], classified(0.9))
     (text,) = report["worst"][0]["texts"]
     assert text == "x" * 1000 + " […]"
+
+
+def test_a_score_of_ones_own_may_be_called_f1():
+    """Of more than two classes, there is no class that it is of."""
+    task, own = text_task(MANY), examples("a", "b", "c")
+    values = [{"label": "a", "probabilities": {"a": 0.5, "b": 0.3, "c": 0.2}}] * 3
+    source = ScoredSource("runs/b", "test.csv")
+    report = error_report(task, Predictions(own, values), {"f1": 0.5}, source)
+    assert sections(report)[0].parts[0].rows[0] == ["f1", 0.5, ""]

@@ -162,6 +162,14 @@ def test_lines_of_json(tmp_path):
             '{"context": "a", "choices": ["b"]}',
             "must be a list of at least two texts",
         ),
+        *(
+            (
+                "a.jsonl",
+                f'{{"sent1": "a", "sent2": {start}, "ending0": "b", "ending1": "c"}}',
+                f"line 1: sent2.* {says}",
+            )
+            for start, says in (("5", "must be a text"), (r'"\ud83d"', "surrogate"))
+        ),
         (
             "a.jsonl",
             '{"context": "a", "choices": ["b", 1]}',
@@ -401,3 +409,9 @@ def test_ideal_outputs_on_real_data():
     assert codah.official_scores(predictions) == {"accuracy": 1.0}
     name, value = codah.baseline(Splits(examples, examples))
     assert name == "majority position (3)" and value == 706 / 2776
+
+
+def test_a_damaged_first_row_does_not_say_what_the_file_is(tmp_path):
+    row = '{"sent1": "a", "sent2": "", "ending0": "b", "ending1": "c", "label": 1}'
+    (example,) = read(tmp_path, "{broken\n" + row, "a.jsonl", skip_damaged=True)
+    assert (example.context, example.question, example.label) == ("a", "", 1)

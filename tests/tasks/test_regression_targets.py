@@ -73,6 +73,10 @@ def test_a_constant_does_not_win():
     own, gold = task(50_000.0, 10_000.0), examples(40_000, 50_000, 60_000)
     constant = own.official_scores(Predictions(gold, [{"value": 50_000.0}] * 3))
     assert constant["r2"] == constant["pearson"] == 0
+    equal = task(1.0, 2.0).official_scores(
+        Predictions(examples(0.1, 0.1, 0.1), [{"value": 2.5}] * 3)
+    )
+    assert equal["r2"] == 0.0, "their variance is rounding"
     better = [{"value": v} for v in (45_000.0, 50_000.0, 55_000.0)]
     assert own.official_scores(Predictions(gold, better))["r2"] > constant["r2"]
     name, error = own.baseline(Splits(gold, examples(40_000, 70_000)))

@@ -287,6 +287,12 @@ def test_negatives_that_are_texts_of_their_pair_are_not_ranked():
         for v in values
     ]
     first, second, third = task.rankings_among(SplitOutputs(split, rows))
+    rule, value = task.baseline(Splits([], examples))
+    assert rule == "mrr@10 of a random order"
+    assert value == pytest.approx((3 / 4 + 3 / 4 + 1) / 3), "of what is ranked"
+    labelled = [PairExample(("a", "b", "c"), 1.0), PairExample(("a", "d", "c"), 0.2)]
+    name, _ = task.baseline(Splits([], labelled))
+    assert name == "correlation of a constant"
     assert (first["rank"], first["first"], second["first"]) == (1, (0, 1), (1, 2))
     assert second["rank"] == 2 and third == {}
 

@@ -365,6 +365,12 @@ def test_baselines():
     name, value = task(MULTI).baseline(Splits(gold, gold))
     assert name == "micro_f1 of the commonest labels"
     assert value == pytest.approx(2 * 3 / (3 + 4))
+    sets = [("bad", "good")] * 2 + [("good", "bad")] * 2 + [("fair",)] * 3
+    for own in (sets, [tuple(sorted(one)) for one in sets]):
+        _, value = task(MULTI).baseline(Splits([], of(*own)))
+        assert value == pytest.approx(22 / 32), "the best constant: all three"
+    sparse = [()] * 4 + [("good",)] * 3
+    assert task(MULTI).baseline(Splits([], of(*sparse)))[1] == pytest.approx(0.6)
 
 
 def test_the_repr_of_an_example_has_its_content_and_not_its_place():

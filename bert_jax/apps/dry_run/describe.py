@@ -15,7 +15,7 @@ from bert_jax.runs.pretraining import rows_line
 from bert_jax.tasks.pretraining.task import PretrainingBatch
 from bert_jax.tasks.task import Task
 from bert_jax.training.muon import split_kernels
-from bert_jax.training.step import num_parameters, step_keys
+from bert_jax.training.step import num_parameters, split_seed, step_keys
 
 MORE = "--verbose shows more: the tensors, the compiler's figures, the first rows"
 _NUM_ROWS_SHOWN = 2
@@ -116,18 +116,20 @@ def details(
     config: PretrainConfig,
     dataset: Dataset,
     task: Task,
-    base_key: UInt32[Array, "2"],
+    base_key: UInt32[Array, "2"] | None = None,
 ) -> Iterator[str]:
     """Yield lines on each parameter, a batch's arrays, and the first masked rows.
 
     Args:
-        base_key: the run's.
+        base_key: of a run that goes on; None: by the seed.
     """
     yield from tensor_lines(task)
     first_step = config.data.first_step
     batch = task.batch(first_step)
     for name, values in batch.items():
         yield f"batch {name}: {list(values.shape)} {values.dtype}"
+    if base_key is None:
+        base_key = jax.random.key_data(split_seed(config.seed)[1])
     mask_key, _ = step_keys(base_key, first_step)
     masked = jax.jit(task.corrupt_at_step)(batch, mask_key, np.int32(first_step))
     for row in range(min(_NUM_ROWS_SHOWN, config.batch_size)):

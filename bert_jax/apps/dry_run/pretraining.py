@@ -22,7 +22,6 @@ from bert_jax.runs.pretraining import open_for, resolve_run
 from bert_jax.storage.remote import open_directory
 from bert_jax.training.resume import find_resume
 from bert_jax.training.run import Run
-from bert_jax.training.step import split_seed
 
 
 def dry_run(
@@ -78,11 +77,10 @@ def dry_run(
     return itertools.chain(cost, *rest)
 
 
-def base_key_of(run: Run[PretrainConfig]) -> UInt32[Array, "2"]:
-    """Return a run's base key: that of its source, if it keeps the optimizer."""
+def base_key_of(run: Run[PretrainConfig]) -> UInt32[Array, "2"] | None:
+    """Return the base key that a run goes on with; None: it has that of its seed."""
     if isinstance(run.source, epath.Path):
         return read_base_key(run.source)
     if run.resume:
         return read_base_key(run.workdir / CHECKPOINTS / str(run.resume.step))
-    _, base_key = split_seed(run.config.seed)
-    return jax.random.key_data(base_key)
+    return None

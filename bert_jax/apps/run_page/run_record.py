@@ -129,14 +129,11 @@ def progress(run: RunRecord) -> str:
 
 def lost_patience(run: RunRecord, step: int) -> str:
     """Return why `patience` ends the run at `step`, its last; "": it does not."""
-    is_finetuning, best = isinstance(run.config, FinetuneConfig), BestScore()
+    best = BestScore()
     first = Resume(step, {}, run.history, []).incomparable_until + 1
     for line in run.lines:
         if line.split == VALIDATION and line.step >= first:
-            scores = line.scalars
-            best.add(
-                line.step, main_score(scores) if is_finetuning else -scores["loss"]
-            )
+            best.add(line.step, _selection_score(run, line))
     is_lost = 0 < run.config.patience <= best.num_without_gain
     return best.why_stopped() if is_lost else ""
 
@@ -146,17 +143,17 @@ def best_evaluation(run: RunRecord) -> MetricsLine | None:
 
     The best is by the loss in pretraining, and by the first score in fine-tuning.
     """
-    is_finetuning = isinstance(run.config, FinetuneConfig)
-
-    def score(line: MetricsLine) -> float:
-        if not is_finetuning:
-            return -line.scalars.get("loss", math.nan)
-        has_score = line.scalars.keys() - {"loss"}
-        return main_score(line.scalars) if has_score else math.nan
-
     lines = [line for line in run.lines if line.split == VALIDATION and line.step]
-    known = [line for line in lines if not math.isnan(score(line))]
-    return max(known, key=score, default=None)
+    known = [line for line in lines if not math.isnan(_selection_score(run, line))]
+    return max(known, key=lambda line: _selection_score(run, line), default=None)
+
+
+def _selection_score(run: RunRecord, line: MetricsLine) -> float:
+    """Return the score that decides, the higher the better; NaN: the line has none."""
+    if not isinstance(run.config, FinetuneConfig):
+        return -line.scalars.get("loss", math.nan)
+    has_score = line.scalars.keys() - {"loss"}
+    return main_score(line.scalars) if has_score else math.nan
 
 
 def best_scores(run: RunRecord) -> dict[str, float]:

@@ -65,7 +65,8 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         rows, parse = list(_codah_rows(path)), _choice_from_codah
     else:
         rows = list(table_rows(path, config.delimiter))
-        is_swag = suffix_of(path) == ".csv" or "sent1" in rows[0].values
+        whole = next((row for row in rows if not row.problem), rows[0])
+        is_swag = suffix_of(path) == ".csv" or "sent1" in whole.values
         parse = _choice_from_swag if is_swag else choice_from_row
     examples = parse_rows(
         path, rows, lambda row: parse(row, column), config.skip_damaged
@@ -102,7 +103,8 @@ def _choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
         endings.pop()
     choices = [text_of(row, name) for name in endings]
     label = row.values.get(label_column)
-    return _example(row, text_of(row, "sent1"), choices, label, row.values["sent2"])
+    start = text_of(row, "sent2") if row.values["sent2"] not in (None, "") else ""
+    return _example(row, text_of(row, "sent1"), choices, label, start)
 
 
 def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:

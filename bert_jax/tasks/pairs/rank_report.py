@@ -77,7 +77,7 @@ def sections(report: JsonObject) -> list[Section]:
     columns = [Column("rank"), Column("first texts", "whole")]
     columns.append(Column("fraction", "percent", has_bar=True))
     rows: list[list[TableCell]] = [
-        [_range(entry), entry["count"], entry["count"] / total]
+        [_range(entry), entry["count"], entry["count"] / max(total, 1)]
         for entry in report["ranks"]
     ]
     about = (

@@ -204,11 +204,11 @@ class PairRankingTask(FinetuningTask):
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the expected score of a random order, or that of equal scores."""
-        num_others = len(splits.validation[0].texts) - 1
-        if num_others == 1:
+        examples = splits.validation
+        if all(example.label is not None for example in examples):
             return "correlation of a constant", 0.0
-        ranks = np.arange(1, min(num_others, 10) + 1)
-        return "mrr@10 of a random order", float((1 / ranks).sum() / num_others)
+        expected = [_random_rank(1 + len(_wrong(example))) for example in examples]
+        return "mrr@10 of a random order", float(np.mean(expected))
 
     def example_without_label(self, row: TableRow) -> PairExample:
         return pair_of_row(row, self.data)
@@ -222,6 +222,12 @@ class PairRankingTask(FinetuningTask):
     def group(self, example: PairExample) -> object:
         """Pairs of one first text stay together."""
         return example.texts[0]
+
+
+def _random_rank(num_texts: int) -> float:
+    """Return the expected 1 / rank, 0 beyond 10, of one of some texts."""
+    ranks = np.arange(1, min(num_texts, 10) + 1)
+    return float((1 / ranks).sum() / num_texts)
 
 
 def _wrong(example: PairExample) -> list[int]:

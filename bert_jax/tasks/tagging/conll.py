@@ -244,21 +244,32 @@ def sentence_from_row(
         ValueError: tokens or tags are not strings, or there are more of one.
     """
     words = _strings(row, "tokens")
-    # A token must be readable again once it is written in a column.
-    for word in words:
-        if not word.strip(_BLANKS) or re.search("[\t\r\n\ud800-\udfff]", word):
-            raise ValueError(
-                f"{row.where}: token {word!r} must hold more than blanks, and no tab, "
-                "line break or half of a character; leave it and its tag out."
-            )
+    _require_columns("token", words, row.where)
+    if DOCSTART in words:
+        raise ValueError(
+            f"{row.where}: token {DOCSTART} is the mark between documents, and no "
+            "word; leave it and its tag out."
+        )
     field = next((name for name in fields if row.values.get(name) is not None), None)
     tags = None if field is None else _strings(row, field, names)
+    _require_columns("tag", tags or (), row.where)
     if tags is not None and len(tags) != len(words):
         raise ValueError(
             f"{row.where}: {len(tags)} tags for {len(words)} tokens; each must have "
             "one."
         )
     return Sentence(words, tags)
+
+
+def _require_columns(noun: str, texts: Sequence[str], where: str) -> None:
+    """Raise ValueError unless each text is read again once it is in a column."""
+    for text in texts:
+        if not text.strip(_BLANKS) or re.search("[\t\r\n\ud800-\udfff]", text):
+            others = "its tag" if noun == "token" else "its token"
+            raise ValueError(
+                f"{where}: {noun} {text!r} must hold more than blanks, and no tab, "
+                f"line break or half of a character; leave it and {others} out."
+            )
 
 
 def _read_rows(

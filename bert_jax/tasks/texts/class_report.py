@@ -136,7 +136,7 @@ def worst_section(
 ) -> Section:
     """Return the section of the worst examples, of which some may be listed."""
     wrong, total = report["num_wrong"], report["num_examples"]
-    extent = f"{wrong:,} of {total:,} {unit} are wrong ({wrong / total:.1%})"
+    extent = f"{wrong:,} of {total:,} {unit} are wrong ({wrong / max(total, 1):.1%})"
     if len(items) < wrong:
         extent += f"; {len(items)} of them are listed"
     return Section("worst", "Worst examples", f"{extent}. {note}", [Examples(items)])

@@ -161,11 +161,12 @@ class ClassesTask(TextTask):
         )
 
     def _constant(self, examples: Sequence[TextExample]) -> tuple[str, float]:
-        names = [classes_of(example) for example in examples]
-        common = collections.Counter(names).most_common(1)[0][0]
-        gold = self._chosen(names)
-        scores = multi_label_scores(gold, self._chosen([common] * len(gold)))
-        return "micro_f1 of the commonest labels", scores["micro_f1"]
+        gold = self._chosen(map(classes_of, examples))
+        counts = np.sort(gold.sum(axis=0))[::-1]
+        # Of k classes for each example, the k commonest are right most often.
+        sizes = np.arange(1, len(counts) + 1) * len(gold) + counts.sum()
+        best = float(np.max(2 * counts.cumsum() / sizes, initial=0.0))
+        return "micro_f1 of the commonest labels", best
 
 
 def balanced_weights(

@@ -45,6 +45,15 @@ class TextExample:
     """The columns of the file, if none of them is the label column."""
 
 
+def require_same_number(example: TextExample, first: TextExample) -> None:
+    """Raise ValueError if one example is a pair of texts, and the other is not."""
+    if len(example.texts) != len(first.texts):
+        raise ValueError(
+            f"{example.where} has {len(example.texts)} texts and {first.where} has "
+            f"{len(first.texts)}; all rows must have the same number."
+        )
+
+
 def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     """Return the columns that hold the text.
 

@@ -1,7 +1,7 @@
 """Errors in the number that is predicted for a text."""
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -27,6 +27,15 @@ _NUM_BINS = 25
 NUM_GROUPS = 5
 
 
+def _range_of(errors: Float64[np.ndarray, " N"]) -> tuple[float, float]:
+    """Return the least and the largest, or more where bins would have no width."""
+    low, high = float(errors.min()), float(errors.max())
+    least = _NUM_BINS * 4 * np.spacing(max(abs(low), abs(high)))
+    return (
+        (low, high) if high - low > least else (low - 0.5 - least, high + 0.5 + least)
+    )
+
+
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     """Return the distribution of errors, errors by range, and worst examples.
 
@@ -36,7 +45,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     gold = np.array([example.label for example in predictions.examples], np.float64)
     predicted = np.array([value["value"] for value in predictions.values], np.float64)
     error = predicted - gold
-    counts, edges = np.histogram(error, bins=_NUM_BINS)
+    counts, edges = np.histogram(error, bins=_NUM_BINS, range=_range_of(error))
     chosen = np.unique(np.linspace(0, len(gold) - 1, MAX_POINTS).round().astype(int))
     chosen = chosen[np.argsort(gold[chosen], kind="stable")]
     report: JsonObject = {

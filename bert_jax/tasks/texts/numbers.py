@@ -109,7 +109,8 @@ class NumberTask(TextTask):
         if self._targets == (0.0, 1.0):  # also runs that began with this order
             return scores
         # 1 minus the error divided by that of the mean: at most 0 for a constant.
-        error, variance = scores["mean_squared_error"], np.var(gold)
+        error = scores["mean_squared_error"]
+        variance = np.var(gold) if np.ptp(gold) else 0.0  # else it may be rounding
         r2 = 1 - error / float(variance) if variance else 0.0
         return {"r2": r2} | scores
 

@@ -50,6 +50,7 @@ from bert_jax.tasks.texts.examples import (
     labelled_example,
     name_counts,
     require_labels,
+    require_same_number,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
 from bert_jax.tasks.texts.prediction_tables import (
@@ -150,13 +151,8 @@ class TextTask(FinetuningTask):
         Raises:
             ValueError: some examples are pairs, and some are not.
         """
-        first = examples[0]
         for example in examples:
-            if len(example.texts) != len(first.texts):
-                raise ValueError(
-                    f"{example.where} has {len(example.texts)} texts and {first.where} "
-                    f"has {len(first.texts)}; all rows must have the same number."
-                )
+            require_same_number(example, examples[0])
         max_length = self.max_tokens
         columns = zip(*(example.texts for example in examples), strict=True)
         pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
