@@ -75,7 +75,7 @@ REFUSED = [
     ('bert.embed(["a"], prompt=["b"])', r"prompt=\['b'\] must be a text"),
     (
         'bert.embed(["a"], batch_size=1.5)',
-        "batch_size=1.5 must be at least 1, and a wh",
+        "batch_size=1.5 must be at least 1",
     ),
     ('bert.features(["a"], layers="last")', "layers='last' must be whole nu"),
     ('bert.features(["a"], layers=("1",))', r"layers=\('1',\) must be whole"),

@@ -65,8 +65,8 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         rows, parse = list(_codah_rows(path)), _choice_from_codah
     else:
         rows = list(table_rows(path, config.delimiter))
-        whole = next((row for row in rows if not row.problem), rows[0])
-        is_swag = suffix_of(path) == ".csv" or "sent1" in whole.values
+        readable = next((row for row in rows if not row.problem), rows[0])
+        is_swag = suffix_of(path) == ".csv" or "sent1" in readable.values
         parse = _choice_from_swag if is_swag else choice_from_row
     examples = parse_rows(
         path, rows, lambda row: parse(row, column), config.skip_damaged
