@@ -3,7 +3,7 @@
 bert-jax vocab --input TEXT --kind char --cased --output CHARACTERS
 bert-jax prepare --input TEXT --tokenizer CHARACTERS --pairs none --output DATA
 bert-jax pretrain configs/gpt_characters.py --workdir runs/characters --data.path DATA
-bert-jax generate --checkpoint runs/characters --prompt "The"
+bert-jax generate runs/characters --prompt "The"
 """
 
 from bert_jax import BertConfig, OptimizerConfig, PretrainConfig

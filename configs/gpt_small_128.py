@@ -2,7 +2,7 @@
 
 bert-jax prepare --input TEXT --tokenizer VOCABULARY --pairs none --output DATA
 bert-jax pretrain configs/gpt_small_128.py --workdir runs/gpt --data.path DATA
-bert-jax generate --checkpoint runs/gpt --prompt "The"
+bert-jax generate runs/gpt --prompt "The"
 """
 
 from bert_jax import BertConfig, OptimizerConfig, PretrainConfig
