@@ -85,6 +85,10 @@ TUNING = {
         "no task of GLUE is named; name one",
         without_file("text-classification", "--data.path", "WORLD"),
     ),
+    "glue-with-columns": (
+        "rte is read from GLUE's own files, whose columns are known; leave --text-col",
+        without_file("rte", "--data.path", "WORLD", "--text-column", "a", "b"),
+    ),
     "glue-without-files": (
         "has neither RTE/train.tsv nor train.tsv",
         without_file("rte", "--data.path", "WORLD"),
