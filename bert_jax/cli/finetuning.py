@@ -52,9 +52,9 @@ def read_finetune(
     data = options.config.data
     if data.glue and (data.text_columns or data.label_column != "label"):
         raise UsageError(
-            f"{data.glue} is read from GLUE's own files, whose columns are known; leave "
-            "--text-column and --label-column out, or name text-classification for a "
-            "table of your own."
+            f"{data.glue} is read from GLUE's own files, whose columns are known; "
+            "leave --text-column and --label-column out, or name text-classification "
+            "for a table of your own."
         )
     config = with_named(options.config, arguments)
     return dataclasses.replace(options, config=config)
