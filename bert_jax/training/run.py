@@ -71,9 +71,14 @@ class Run(Generic[ConfigT_co]):
         """The transformation of gradients that `config` names."""
         return Optimizer.of(self.config)
 
-    def random_state(self, seed: np.uint32 | Array) -> TrainState:
-        """Return the state before the first step, with random parameters."""
-        return initial_state(self.task.init_params, self.optimizer, seed)
+    @functools.cached_property
+    def random_state(self) -> Callable[[np.uint32 | Array], TrainState]:
+        """The state before the first step, with random parameters, by the seed.
+
+        It is one object, so that JAX traces it once.
+        """
+        init_params, optimizer = self.task.init_params, self.optimizer
+        return lambda seed: initial_state(init_params, optimizer, seed)
 
     @functools.cached_property
     def state_shapes(self) -> TrainState:
