@@ -60,6 +60,11 @@ class Model:
     unused: Unused = dataclasses.field(default_factory=dict)
     """Rows and tensors of its files that it never uses, for an export (folding.py)."""
 
+    run: JsonObject = dataclasses.field(default_factory=dict)
+    """The config.json of the run that made it; {}: it was made elsewhere."""
+    data: ExamplesConfig | None = None
+    """How its examples became rows, if it was fine-tuned."""
+
     targets: tuple[float, float] = (0.0, 1.0)
     """Mean and deviation of the targets that `in_target_units` has folded in."""
 
@@ -156,6 +161,7 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
         tokenizer = Tokenizer.load(directory / "tokenizer")
     require_finite(params, directory)
     pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
+    finetuning = read_finetuning(directory)
     if not imported:
         pairs, trained_length = read_pairs(directory), read_trained_length(directory)
     elif not is_huggingface(directory):
@@ -172,6 +178,8 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
         trained_length=trained_length,
         own_length=read_own_length(directory),
         unused=unused,
+        run={} if imported else read_config(directory),
+        data=finetuning.data if finetuning else None,
     )
 
 
@@ -272,6 +280,27 @@ def write_checkpoint(
         write_json(receipt | {"files": files}, directory / RECEIPT)
         files += describe_files(directory, [RECEIPT])
         write_manifest({"step": 0, "files": files}, directory)
+
+
+def run_config(model: Model) -> JsonObject:
+    """Return the configuration of the run that made a model, as it is now; {}: none.
+
+    It says how texts become rows. Only that of sentence pairs can hold how the model
+    makes vectors.
+    """
+    run = model.run
+    if "task" in run and model.data is not None:
+        run = run | {"data": to_dict(model.data)}
+    if model.embedding is None:
+        return run
+    if run.get("task") != "sentence-pairs":
+        return {}
+    return run | {"data": run["data"] | {"embedding": to_dict(model.embedding)}}
+
+
+def finetuning_config(model: Model) -> JsonObject:
+    """Return `run_config` of a fine-tuned model, for one that is made of it; {}."""
+    return run_config(model) if "task" in model.run else {}
 
 
 def _made_as(model: Imported | Model) -> JsonObject:

@@ -11,7 +11,14 @@ import tyro
 
 from bert_jax.cli.command import parse
 from bert_jax.cli.readers import require_used
-from bert_jax.cli.start import StartOptions, config_json, scores_json, start
+from bert_jax.cli.start import (
+    StartOptions,
+    config_json,
+    named_options,
+    scores_json,
+    start,
+    with_one_warmup,
+)
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config
 from bert_jax.distributed import environment
@@ -56,21 +63,18 @@ def read_finetune(
             "leave --text-column and --label-column out, or name text-classification "
             "for a table of your own."
         )
-    config = with_named(options.config, arguments)
+    config = with_one_warmup(with_named_rate(options.config, arguments), arguments)
+    names = named_options(arguments)
+    if "--num-epochs" in names and "--num-steps" not in names:
+        config = dataclasses.replace(config, num_steps=0)  # a run's record has both
     return dataclasses.replace(options, config=config)
 
 
-def with_named(config: FinetuneConfig, arguments: Sequence[str]) -> FinetuneConfig:
-    """Return the configuration without what named options stand in the place of.
-
-    A rate that is named is not that of the model's size; the number of epochs decides
-    that of steps, which the record of a run has too.
-    """
-    names = {word.partition("=")[0].replace("_", "-") for word in arguments}
-    by_size = config.rate_by_size and "--optimizer.peak-learning-rate" not in names
-    by_epochs = "--num-epochs" in names and "--num-steps" not in names
-    num_steps = 0 if by_epochs else config.num_steps
-    return dataclasses.replace(config, rate_by_size=by_size, num_steps=num_steps)
+def with_named_rate(config: FinetuneConfig, arguments: Sequence[str]) -> FinetuneConfig:
+    """Return the configuration; a rate that is named stays, whatever the model."""
+    if "--optimizer.peak-learning-rate" in named_options(arguments):
+        return dataclasses.replace(config, rate_by_size=False)
+    return config
 
 
 def finetune(options: FinetuneOptions) -> None:

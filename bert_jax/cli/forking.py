@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import option_value, parse
-from bert_jax.cli.finetuning import with_named
+from bert_jax.cli.finetuning import with_named_rate
 from bert_jax.cli.readers import require_used
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
@@ -67,7 +67,7 @@ def read_fork(
         default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
         options = parse(FinetuningFork, arguments, verb, default)
         require_used(options, arguments, verb, config.task, default)
-        config = with_named(options.config, arguments)
+        config = with_named_rate(options.config, arguments)
         options = dataclasses.replace(options, config=config)
     else:
         assert isinstance(config, PretrainConfig)

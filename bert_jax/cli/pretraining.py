@@ -10,7 +10,13 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import load_config, option_value, parse
-from bert_jax.cli.start import StartOptions, config_json, scores_json, start
+from bert_jax.cli.start import (
+    StartOptions,
+    config_json,
+    scores_json,
+    start,
+    with_one_warmup,
+)
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
 from bert_jax.config.model import SHAPE_FIELDS
@@ -61,11 +67,12 @@ def read_pretrain(
         arguments = arguments[1:]
     source = option_value(arguments, "--init-from")
     starts_from = default.config.init_from if source is None else source
-    if not starts_from or "--print-config" in arguments:
-        return parse(options_class, arguments, verb, default)
-    arguments, named_shape = split_shape(arguments)
+    named_shape = None
+    if starts_from and "--print-config" not in arguments:
+        arguments, named_shape = split_shape(arguments)
     options = parse(options_class, arguments, verb, default)
-    return dataclasses.replace(options, named_shape=named_shape)
+    config = with_one_warmup(options.config, arguments)
+    return dataclasses.replace(options, config=config, named_shape=named_shape)
 
 
 def split_shape(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeVar
 
 import tyro
 
@@ -12,6 +13,7 @@ from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
 
+ConfigT = TypeVar("ConfigT", bound=RunConfig)
 ModelArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 """The model of a verb: its first argument, or --model MODEL."""
 
@@ -38,6 +40,31 @@ class StartOptions:
     pretraining the first rows with their masks."""
     print_config: bool = False
     """Print the configuration as JSON, and train nothing."""
+
+
+def named_options(arguments: Sequence[str]) -> set[str]:
+    """Return the names of the options among arguments, with hyphens."""
+    return {word.partition("=")[0].replace("_", "-") for word in arguments}
+
+
+def with_one_warmup(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
+    """Return the configuration; a share of warm-up that is named is that of the run.
+
+    A number of steps, which the configuration may have, would hide it.
+
+    Raises:
+        UsageError: both are named.
+    """
+    names, own = named_options(arguments), config.optimizer
+    if "--optimizer.warmup-share" not in names or not own.warmup_share:
+        return config
+    if "--optimizer.warmup-steps" in names and own.warmup_steps:
+        raise UsageError(
+            f"--optimizer.warmup-share={own.warmup_share:g} has no effect with "
+            f"--optimizer.warmup-steps={own.warmup_steps}; give one of them."
+        )
+    optimizer = dataclasses.replace(own, warmup_steps=0)
+    return dataclasses.replace(config, optimizer=optimizer)
 
 
 def start(options: StartOptions) -> bool:

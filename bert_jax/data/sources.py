@@ -7,7 +7,6 @@ This module reads text in pieces of bytes, in which blank lines separate documen
 import codecs
 import collections
 import dataclasses
-import errno
 import glob
 import io
 import itertools
@@ -60,6 +59,9 @@ _NO_TEXT = "readme license licence copying changelog makefile".split()
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
+_UNREADABLE = "directories that cannot be read"
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Source:
     """One file, one TFDS dataset, or the documentation of the installed libraries."""
@@ -105,23 +107,20 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
     sources: dict[str, Source] = {}
     outputs = os.path.realpath(output) + os.sep
     for number, entry in enumerate(inputs):
-        before = len(sources)
+        before, is_again = len(sources), False
         for source in _sources_of(entry, number):
             path = os.path.realpath(source.path)
             if not output or not (path + os.sep).startswith(outputs):
+                is_again = is_again or path in sources
                 sources.setdefault(path, source)
-        if number and len(sources) == before:
+        if is_again and len(sources) == before:
             say(
                 f"input {entry}: what it names is in an earlier --input; it is read "
                 "once, with the weight of that one."
             )
-    return _with_names(sorted(sources.values(), key=_order))
-
-
-def _order(source: Source) -> str:
-    """By path, however that is spelled; what is no file comes by its name."""
-    is_file = source.kind not in ("documentation", "tfds")
-    return os.path.abspath(source.path) if is_file else source.path
+    return _with_names(
+        sorted(sources.values(), key=lambda one: os.path.normpath(one.path))
+    )
 
 
 def _sources_of(entry: str, number: int) -> list[Source]:
@@ -136,13 +135,12 @@ def _sources_of(entry: str, number: int) -> list[Source]:
     # A path may itself contain brackets: an existing path is not a pattern.
     exists = os.path.exists(entry)
     matches = [entry] if exists else glob.glob(entry, recursive=True)
-    if not exists:
-        _require_readable(os.path.dirname(entry))
     # Of links to one file, the shortest. glob follows one to a directory above often.
     shortest = dict[str, str]()
     for path in sorted(matches, key=lambda path: (len(path), path)):
         shortest.setdefault(os.path.realpath(path), path)
     files, skipped = [], collections.Counter[str]()
+    skipped.update([] if exists else _unreadable(entry))
     for path in shortest.values():
         if not os.path.isdir(path):
             files.append(path)
@@ -161,24 +159,23 @@ def _sources_of(entry: str, number: int) -> list[Source]:
     return [_file(path, number) for path in files]
 
 
-def _require_readable(folders: str) -> None:
-    """Raise PermissionError if one of the directories of a pattern cannot be read.
-
-    glob would leave out what is in it.
-    """
+def _unreadable(pattern: str) -> Iterator[str]:
+    """Yield `_UNREADABLE` for each directory of a pattern that glob cannot read."""
+    folders, name = os.path.split(pattern)
+    mode = os.R_OK | os.X_OK if glob.has_magic(name) else os.X_OK
     for folder in glob.glob(folders, recursive=True):
-        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
-
-
-def _raise(error: OSError) -> None:
-    raise error
+        if os.path.isdir(folder) and not os.access(folder, mode):
+            yield _UNREADABLE
 
 
 def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]:
     """Return the files of text below a directory; count the others by kind."""
     files, seen = [], set[str]()
-    for folder, folders, names in os.walk(directory, onerror=_raise, followlinks=True):
+
+    def count(_: OSError) -> None:
+        skipped[_UNREADABLE] += 1
+
+    for folder, folders, names in os.walk(directory, onerror=count, followlinks=True):
         if (real := os.path.realpath(folder)) in seen:
             folders.clear()  # a link to a directory above would never end
             continue

@@ -5,6 +5,7 @@ Texts are bytes, in UTF-8 if the source is valid; invalid bytes are passed on un
 
 import collections
 import contextlib
+import functools
 import json
 import re
 import textwrap
@@ -20,7 +21,7 @@ from bert_jax.data.sources import (
     read_lines,
 )
 from bert_jax.storage.encodings import is_object
-from bert_jax.storage.files import JsonObject, object_of_unique_keys
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tables.read import open_parquet, source_rows, undamaged
 from bert_jax.terminal.messages import say
@@ -142,7 +143,7 @@ def _parse(content: bytes, field: str) -> tuple[Any, re.Pattern[str]]:
     try:
         # parse_int: Python refuses integers of 4,300 digits; no number is needed here.
         is_twice = text.count(json.dumps(field, ensure_ascii=False)) > 1
-        hook = object_of_unique_keys if is_twice else None
+        hook = functools.partial(_with_one, field) if is_twice else None
         return json.loads(text, parse_int=float, object_pairs_hook=hook), surrogate
     except json.JSONDecodeError as error:
         line = f"line {error.lineno}, " if error.lineno > 1 else ""
@@ -150,6 +151,13 @@ def _parse(content: bytes, field: str) -> tuple[Any, re.Pattern[str]]:
         raise ValueError(f"not JSON ({reason}).") from error
     except RecursionError as error:
         raise ValueError("not JSON that can be read: it is nested too deep.") from error
+
+
+def _with_one(field: str, pairs: list[tuple[str, Any]]) -> JsonObject:
+    """Return an object of JSON; raise ValueError if it has the field twice."""
+    if [name for name, _ in pairs].count(field) > 1:
+        raise ValueError(f"the key {field!r:.80} occurs twice in an object; keep one.")
+    return dict(pairs)
 
 
 def _text_of(record: object, surrogate: re.Pattern[str], field: str) -> bytes:

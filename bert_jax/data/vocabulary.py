@@ -20,7 +20,7 @@ from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
 from bert_jax.data.structured import located_records
 from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
-from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
+from bert_jax.storage.atomic import atomic_directory, local_output, require_new
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.lines import split_lines
 from bert_jax.terminal.messages import say, warn
@@ -52,7 +52,7 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
             source is damaged or invalid.
     """
     output = local_output(config.output)
-    require_empty(output)
+    require_new(output)
     sources = find_sources(config.input, config.output)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
     lost = LostCharacters(config)

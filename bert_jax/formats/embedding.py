@@ -154,7 +154,8 @@ def _max_tokens(
     """Return the length to which sentence-transformers cuts a text."""
     limit = own.get("max_seq_length")
     if limit is None:
-        limit = tokenizer.get("model_max_length", positions)
+        limit = tokenizer.get("model_max_length")
+    limit = positions if limit is None else limit  # no limit of its own
     if type(limit) not in (int, float) or not limit > 2:
         raise ValueError(
             f"{path}: max_seq_length={limit!r:.80} must be a number of tokens greater "

@@ -124,6 +124,12 @@ def _bert_config(
         default = "regression" if len(labels) == 1 else BertConfig.problem_type
         kind = values.get("problem_type")
         fields["problem_type"] = default if kind is None else kind
+        if fields["problem_type"] == "regression" and len(labels) > 1:
+            raise ValueError(
+                f"problem_type='regression' gives {len(labels)} numbers for a text; "
+                "bert_jax supports one. Its encoder alone is read where architectures "
+                f'is ["{family.class_name}Model"].'
+            )
     for name, value in fields.items():
         require_type(name, value, field_types(BertConfig)[name])
         fields[name] = float(value) if name in RATES else value

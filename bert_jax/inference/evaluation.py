@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from etils import epath
-
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
@@ -45,13 +43,11 @@ from bert_jax.tasks.tagging.task import TokenClassificationTask
 from bert_jax.terminal.messages import warn
 
 
-def examples_config(directory: epath.Path) -> ExamplesConfig:
-    """Return how a model's examples became rows; the default if it is imported."""
-    if run := read_finetuning(directory):
-        return run.data
-    positions = read_positions(directory)
-    own = read_own_length(directory)
-    return default_examples_config(min(own or positions, positions))
+def examples_config_of(model: Model) -> ExamplesConfig:
+    """Return how a model's examples became rows; the default if it has none."""
+    positions = model.config.max_position_embeddings
+    own = min(model.own_length or positions, positions)
+    return model.data or default_examples_config(own)
 
 
 def settings_of(model: str) -> tuple[ExamplesConfig, str]:
@@ -63,7 +59,9 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
     directory = resolve_path(model)[0]
     if run := read_finetuning(directory):
         return run.data, run.task
-    return examples_config(directory), ""
+    positions = read_positions(directory)
+    own = min(read_own_length(directory) or positions, positions)
+    return default_examples_config(own), ""
 
 
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
@@ -231,7 +229,7 @@ def _evaluation(
     compute_metrics: ComputeMetrics | None = None,
 ) -> ModelEvaluation:
     model, where = _opened(checkpoint)
-    data = with_embedding(_data_to_score(data, model.directory), model)
+    data = with_embedding(_data_to_score(data, model), model)
     name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)
     try:
@@ -259,7 +257,7 @@ def _evaluation(
     scores = task.scores_among(outputs) | task.official_scores(predictions)
     if compute_metrics:
         scores = before_official(own_scores(compute_metrics, predictions), scores)
-    source = _compared(source, task, model.directory, as_read, examples)
+    source = _compared(source, task, model, as_read, examples)
     return ModelEvaluation(task, predictions, scores, source, rankings)
 
 
@@ -273,12 +271,12 @@ def _opened(checkpoint: Any) -> tuple[Model, str]:
 
 
 def _data_to_score(
-    data: ExamplesConfig | RowsInMemory | None, directory: epath.Path
+    data: ExamplesConfig | RowsInMemory | None, model: Model
 ) -> ExamplesConfig:
     """Return what names the examples; if it is not given, the model's own settings."""
     if isinstance(data, ExamplesConfig):
         return data
-    own = examples_config(directory)
+    own = examples_config_of(model)
     if data is None:
         return own
     place = named_source(data, "rows")
@@ -289,17 +287,16 @@ def _data_to_score(
 def _compared(
     source: ScoredSource,
     task: FinetuningTask,
-    directory: epath.Path,
+    model: Model,
     as_read: Sequence[Example],
     examples: Sequence[Example],
 ) -> ScoredSource:
     """Return the source with the baseline, and with what the model learned from it.
 
     Args:
-        directory: of the model.
         as_read: the examples before they have the labels of the model.
     """
-    data = examples_config(directory)
+    data = examples_config_of(model)
     if data.train == task.data.train:  # which may hold the rows, and not their name
         data = dataclasses.replace(data, train=task.data.train)
     of_run = dataclasses.replace(task, data=data)

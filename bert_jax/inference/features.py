@@ -38,7 +38,7 @@ class Features:
 def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
     """Raise ValueError if a layer is outside -L-1 … L, or there is none."""
     num_layers = config.num_hidden_layers
-    if not isinstance(layers, Sequence | np.ndarray):
+    if not isinstance(layers, Iterable):
         raise ValueError(f"layers={layers!r:.80} must be a list, such as (-1,).")
     are_ints = [isinstance(layer, int | np.integer) for layer in layers]
     if isinstance(layers, str) or not all(are_ints):
@@ -49,7 +49,7 @@ def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> Non
                 f"layer {layer} is none of the model's: 0 is the embeddings, "
                 f"{num_layers} or -1 the last layer."
             )
-    if not layers:
+    if not len(layers):
         raise ValueError("layers is empty; name at least one, such as -1.")
     if combine not in COMBINATIONS:
         raise ValueError(f"combine={combine!r} must be {' or '.join(COMBINATIONS)}.")

@@ -69,7 +69,7 @@ def masked_segments(
     """
     segments = []
     for what, text in zip(names, texts, strict=True):
-        for name in () if tokenizer.mask_token in text else MASKS:
+        for name in MASKS:
             text = text.replace(name, tokenizer.mask_token)
         ids = tokenizer.encode(text, mask_token=True).ids.tolist()
         if tokenizer.mask_id not in ids:
@@ -138,7 +138,7 @@ def compiled_generation(config: BertConfig) -> Callable[..., Any]:
 def checked_sampling(temperature: float, top_k: int, top_p: float) -> Sampling:
     """Return how tokens are drawn; raise ValueError if a number is out of its range."""
     for name, value in (("temperature", temperature), ("top_p", top_p)):
-        is_number = isinstance(value, int | float | np.number)
+        is_number = hasattr(value, "__float__") and np.ndim(value) == 0
         require(is_number, f"{name}={value!r:.80} must be a number.")
     if not 0 <= temperature <= _LARGEST:
         raise ValueError(
@@ -167,10 +167,12 @@ def generated_text(
     ids = [tokenizer.cls_id, *tokenizer.encode(prompt).ids.tolist()]
     longest = config.max_position_embeddings
     if len(ids) + num_tokens > longest:
+        left = longest - len(ids)
+        lower = f"Lower num_tokens to {left}, or shorten the prompt"
+        remedy = lower if left > 0 else "Shorten the prompt"
         raise ValueError(
             f"The prompt has {len(ids)} tokens, [CLS] included, and num_tokens="
-            f"{num_tokens}; the model has {longest} positions. Lower num_tokens to "
-            f"{max(0, longest - len(ids))}, or shorten the prompt."
+            f"{num_tokens}; the model has {longest} positions. {remedy}."
         )
     buffer = np.full(longest, tokenizer.pad_id, np.int32)
     buffer[: len(ids)] = ids

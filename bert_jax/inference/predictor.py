@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS, Embedding
 from bert_jax.config.model import Params
+from bert_jax.inference import evaluation
 from bert_jax.inference.arguments import (
     as_several,
     one_or_several,
@@ -22,7 +23,6 @@ from bert_jax.inference.arguments import (
     require_two_sides,
 )
 from bert_jax.inference.attention import attention
-from bert_jax.inference.evaluation import default_examples_config, examples_config
 from bert_jax.inference.features import Features, features
 from bert_jax.inference.finetuned import FinetunedPredictor, TextOrPair
 from bert_jax.inference.language_model import (
@@ -63,7 +63,7 @@ def load(path: str | os.PathLike[str], allow_extra: bool = False) -> "Predictor"
         model.tokenizer,
         model.pairs,
         model.embedding,
-        examples_config(model.directory),
+        evaluation.examples_config_of(model),
         model.trained_length,
     )
     bert._source = dataclasses.replace(model, params={})
@@ -104,7 +104,8 @@ class Predictor(FinetunedPredictor):
         self.pairs = pairs
         self.embedding = embedding or Embedding()
         self.trained_length = trained_length
-        self.data = data or default_examples_config(config.max_position_embeddings)
+        length = config.max_position_embeddings
+        self.data = data or evaluation.default_examples_config(length)
         self._source: Model | None = None
 
     def __repr__(self) -> str:
@@ -160,6 +161,7 @@ class Predictor(FinetunedPredictor):
             tokenizer=self.tokenizer,
             pairs=self.pairs,
             trained_length=self.trained_length,
+            data=self.data,
             embedding=self.embedding if is_own else source.embedding,
         )
 

@@ -13,7 +13,7 @@ from bert_jax.config.embedding import CORPUS_PROMPTS
 from bert_jax.data.example_cache import content_key
 from bert_jax.inference.arguments import require_count
 from bert_jax.inference.batching import Unread, example_outputs
-from bert_jax.inference.evaluation import examples_config
+from bert_jax.inference.evaluation import examples_config_of
 from bert_jax.inference.matrix_file import write_matrix
 from bert_jax.inference.output_directory import locked_directory, require_same_job
 from bert_jax.inference.predictor import Predictor, load
@@ -254,7 +254,7 @@ def rerank(
     model: Model, collection: Collection, rankings: Rankings, batch_size: int
 ) -> Rankings:
     """Return the same documents for each query, by falling score of a cross-encoder."""
-    data = examples_config(model.directory)
+    data = examples_config_of(model)
     task = PairRankingTask(ExamplesConfig(max_length=data.max_length), model.config)
     pairs = [(query, document) for query, own in rankings.items() for document in own]
     progress = Progress("pairs ranked", len(pairs))

@@ -10,8 +10,13 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from bert_jax.checkpoints.steps import checkpoint_of_step
 from bert_jax.config.checks import require
 from bert_jax.config.serialization import differences, to_dict
-from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
-from bert_jax.storage.atomic import require_empty
+from bert_jax.pretrained import (
+    Model,
+    finetuning_config,
+    load_pretrained,
+    write_checkpoint,
+)
+from bert_jax.storage.atomic import require_new
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 
@@ -41,7 +46,7 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
         ValueError: there are fewer than two steps, one is given twice, a checkpoint is
             damaged, or they are of different models.
     """
-    require_empty(output)
+    require_new(output)
     steps = sorted(steps)
     listed = ", ".join(map(str, steps))
     require(
@@ -59,7 +64,8 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
         means[name] = (total / len(paths)).astype(np.float32)
     receipt = {"source": str(workdir), "mean_of": entries}
     params = unflatten_dict(means, sep="/")
-    write_checkpoint(dataclasses.replace(last, params=params), receipt, output)
+    mean = dataclasses.replace(last, params=params)
+    write_checkpoint(mean, receipt, output, finetuning_config(last))
     count = sum(leaf.size for leaf in means.values())
     return (
         f"{output}: the mean of {len(steps)} checkpoints of {source}, steps {listed}; "

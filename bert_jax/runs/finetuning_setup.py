@@ -26,7 +26,6 @@ from bert_jax.runs.finetuning_examples import (
 from bert_jax.runs.init_from import (
     pin_source,
     require_layers,
-    require_one_warmup,
 )
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
@@ -123,8 +122,8 @@ def load_start(
             "pretrain`, a checkpoint, a Hugging Face directory or "
             "hf:OWNER/NAME."
         )
-    require_one_warmup(config)
     model = load_pretrained(config.init_from, config.allow_extra)
+    _require_trained(config, model.config.num_hidden_layers)
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"
     return Start(
@@ -134,6 +133,16 @@ def load_start(
         model.embedding,
         split,
         model.own_length,
+    )
+
+
+def _require_trained(config: FinetuneConfig, num_layers: int) -> None:
+    """Raise ValueError if layers are drawn again that no step changes."""
+    fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
+    require(
+        not (fresh and frozen) or fresh + frozen <= num_layers,
+        f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
+        f"{num_layers} layers: new ones would stay as they are drawn; lower one.",
     )
 
 
@@ -189,11 +198,6 @@ def finetuning_model(
         rule = f"the model has {limit} {unit}; pass at most that"
         require(value <= limit, f"{name}={value} but {rule}.")
     require_layers(config, model)
-    require(
-        not fresh or fresh + frozen <= layers,
-        f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
-        f"{layers} layers: new layers would stay as they are drawn; lower one of them.",
-    )
     require(
         frozen < layers or not isinstance(task, PairVectorsTask),
         f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "

@@ -27,7 +27,7 @@ from bert_jax.storage.atomic import (
     absolute,
     atomic_directory,
     local_output,
-    require_empty,
+    require_new,
 )
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import MANIFEST
@@ -159,7 +159,7 @@ def fork(
         OSError: `output` cannot be written.
     """
     target = local_output(output)
-    require_empty(target)
+    require_new(target)
     workdir = open_directory(source)
     before = read_run_config(source, step)
     changed = _changes(before, config, workdir)

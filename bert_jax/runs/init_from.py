@@ -328,17 +328,6 @@ def require_layers(config: RunConfig, model: BertConfig) -> None:
     )
 
 
-def require_one_warmup(config: RunConfig) -> None:
-    """Raise ValueError if a share is given that the steps of the warm-up rule out."""
-    steps, share = config.optimizer.warmup_steps, config.optimizer.warmup_share
-    default = type(config)().optimizer.warmup_share
-    require(
-        not steps or share in (0, default),
-        f"optimizer.warmup_share={share:g} has no effect with "
-        f"optimizer.warmup_steps={steps}; set the steps to 0, or leave the share out.",
-    )
-
-
 def has_all(source: Params | None, init_params: Callable[[jax.Array], Params]) -> bool:
     """Whether a run takes every parameter from a source, so that none is random."""
     wanted = _shapes(jax.eval_shape(init_params, jax.random.key(0)))

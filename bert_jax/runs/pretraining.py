@@ -22,7 +22,6 @@ from bert_jax.runs.init_from import (
     check_source,
     open_source,
     require_layers,
-    require_one_warmup,
 )
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
@@ -212,9 +211,8 @@ def resolve_run(
     resume = workdir.resume
     config = complete_masking(config, dataset, resume)
     source, config = open_source(config, dataset, resume, named_shape)
-    require_layers(config, config.model)
     if resume is None:
-        require_one_warmup(config)
+        require_layers(config, config.model)
     teacher, config = pretraining_teacher(config, dataset, resume)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
     # Devices that are named need not be present: a batch is then that of all hosts.

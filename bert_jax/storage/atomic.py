@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from bert_jax.storage.files import name_path_if_disk_full, require_no_tilde
+from bert_jax.storage.files import name_path_if_disk_full, require_usable_path
 
 
 def absolute(path: epath.Path) -> epath.Path:
@@ -31,7 +31,7 @@ def local_output(output: str | os.PathLike[str]) -> epath.Path:
     Raises:
         ValueError: it is in a bucket, where nothing is renamed, or begins with ~.
     """
-    require_no_tilde(output)
+    require_usable_path(output)
     name = os.fspath(output)
     if is_address(name):
         raise ValueError(
@@ -42,9 +42,18 @@ def local_output(output: str | os.PathLike[str]) -> epath.Path:
 
 
 def require_empty(output: epath.Path) -> None:
-    """Raise FileExistsError if `output` exists, unless it is an empty directory.
+    """Raise FileExistsError if `output` exists, unless it is an empty directory."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise FileExistsError(
+            f"output={output} exists and is not an empty directory; "
+            "remove it or choose another."
+        )
 
-    That is replaced, which a volume's own directory and the current one cannot be.
+
+def require_new(output: epath.Path) -> None:
+    """Raise FileExistsError unless `atomic_directory` can make `output`.
+
+    An empty directory is replaced, which a volume's own and the current one cannot be.
     """
     is_mount = os.path.ismount(output)
     if is_mount or (output.is_dir() and os.path.samefile(output, os.curdir)):
@@ -53,11 +62,7 @@ def require_empty(output: epath.Path) -> None:
             f"output={output} is {what}, and cannot be replaced; name a directory in "
             "it."
         )
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise FileExistsError(
-            f"output={output} exists and is not an empty directory; "
-            "remove it or choose another."
-        )
+    require_empty(output)
 
 
 @contextlib.contextmanager
@@ -72,7 +77,7 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
         FileExistsError: `output` exists and is not an empty directory.
         OSError: the disk is full, among others; the message names a path.
     """
-    require_empty(local_output(output))
+    require_new(local_output(output))
     # What a link leads to is replaced, and not the link.
     output = epath.Path(os.path.realpath(output))
     new_parents = [path for path in output.parents if not path.exists()]

@@ -128,7 +128,8 @@ def source_rows(
 
 def _is_array(source: str) -> bool:
     with open_file(source) as file:
-        return file.read(_HEAD_BYTES).removeprefix(BOM_UTF8).lstrip().startswith(b"[")
+        head = file.read(_HEAD_BYTES).removeprefix(BOM_UTF8)
+    return re.match(rb"\s*\[\s*[{\]]", head) is not None
 
 
 def _array_rows(source: str) -> Iterator[TableRow]:

@@ -270,5 +270,7 @@ def test_lines_of_json_may_end_in_carriage_returns_and_hold_bad_bytes(name, tmp_
 
 def test_of_two_texts_in_one_object_none_is_lost(tmp_path):
     path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "n": {"text": 1}, "n": 2}\n')
+    assert read(path) == [b"a"], "other keys hold no text"
     path.write_text('{"text": "a", "n": {"text": 1}}\n{"text": "a", "text": "b"}\n')
     assert "a.jsonl:2: the key 'text' occurs twice in an object" in refused(path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.storage.atomic import atomic_directory, local_output, require_empty
+from bert_jax.storage.atomic import atomic_directory, local_output, require_new
 from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import (
     atomic_file,
@@ -77,7 +77,7 @@ def test_a_directory_that_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
     """Before any work; a link to an empty one stays, and that is filled."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileExistsError, match="is the current directory, and cannot"):
-        require_empty(local_output("."))
+        require_new(local_output("."))
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     with atomic_directory(local_output(tmp_path / "link")) as directory:
@@ -86,4 +86,4 @@ def test_a_directory_that_cannot_be_replaced_is_refused(tmp_path, monkeypatch):
     assert names(tmp_path / "real") == ["a"] and names(tmp_path) == ["link", "real"]
     monkeypatch.setattr("os.path.ismount", lambda path: path.name == "volume")
     with pytest.raises(FileExistsError, match="is where a volume is mounted"):
-        require_empty(local_output(tmp_path / "volume"))
+        require_new(local_output(tmp_path / "volume"))

@@ -206,10 +206,6 @@ def test_columns_that_are_refused(tmp_path, text, message):
         ('{"tokens": [" "]}', "a.jsonl, line 1: token ' ' must hold more than"),
         ('{"tokens": ["a\\tb"]}', "a.jsonl, line 1: token 'a\\\\tb' must .* no tab"),
         ('{"tokens": ["\\ud83d"]}', "a.jsonl, line 1: token .* half of a character"),
-        (
-            '{"tokens": ["-DOCSTART-"], "tags": ["O"]}',
-            "a.jsonl, line 1: token -DOCSTART- is the mark between documents",
-        ),
         *(
             (f'{{"tokens": ["a"], "tags": ["{tag}"]}}', "a.jsonl, line 1: tag .* must")
             for tag in (r"\ud83d", r"a\nb", r"a\tb", " ")

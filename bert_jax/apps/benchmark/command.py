@@ -108,6 +108,8 @@ def run(options: BenchmarkOptions) -> int:
     )
     settings: Figures = {"what": what} | vars(options)
     json_path = settings.pop("json")
+    if json_path and not Path(json_path).absolute().parent.is_dir():
+        raise UsageError(f"json={json_path} is in no directory; make that first.")
     if settings.get("compare"):
         # PyTorch needs memory of the GPU too.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")

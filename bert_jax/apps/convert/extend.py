@@ -9,7 +9,12 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from bert_jax.config.checks import quoted
 from bert_jax.formats.imported import ROWS_OF_TOKENS, abbreviate
-from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
+from bert_jax.pretrained import (
+    Model,
+    finetuning_config,
+    load_pretrained,
+    write_checkpoint,
+)
 from bert_jax.tokenization import Tokenizer, vocabulary_file
 
 MAX_POSITIONS = 1 << 20
@@ -62,10 +67,14 @@ def split_words(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[in
         encoding = tokenizer.encode(word)
         ids = encoding.ids.tolist()
         if tokenizer.unk_id in ids or not ids:
-            raise ValueError(
-                f"word {word!r} holds characters that the vocabulary lacks; leave it "
-                "out."
+            limit = tokenizer.word_limit
+            is_long = limit and len(word) > limit
+            reason = (
+                f"is longer than the {limit} characters of a word that it reads"
+                if is_long
+                else "holds characters that the vocabulary lacks"
             )
+            raise ValueError(f"word {word!r:.80} {reason}; leave it out.")
         if not encoding.continues[1:].all() or encoding.continues[0]:
             raise ValueError(
                 f"word {word!r} is several words to the tokenizer, which splits texts "
@@ -149,7 +158,9 @@ def extend(
             "now": larger.config.max_position_embeddings,
         },
     }
-    write_checkpoint(larger, receipt, output)
+    # With more positions, rows have no length of their own yet.
+    run = finetuning_config(model) if positions is None else {}
+    write_checkpoint(larger, receipt, output, run)
     return (
         f"{output}: {len(pieces)} words more, {larger.config.vocab_size:,} tokens; "
         f"{larger.config.max_position_embeddings:,} positions. Train it further: the "

@@ -6,11 +6,11 @@ import json
 from etils import epath
 
 from bert_jax.apps.convert.origin import Origin
-from bert_jax.checkpoints.steps import CHECKPOINTS, read_config
+from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config.embedding import Embedding
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
-from bert_jax.storage.manifest import read_manifest
+from bert_jax.storage.manifest import MANIFEST, read_manifest
 from bert_jax.training.metrics_file import METRICS
 
 _UNKNOWN = "unknown  # name it: --license of the export"
@@ -130,9 +130,7 @@ def _metadata(pipeline: str, library: str, origin: Origin) -> str:
 
 def usage(model: Model) -> tuple[str, str, str]:
     """Return a model's pipeline at the hub, its library there, and an example."""
-    head, config = model.config.head, {}
-    if not model.imported:
-        config = read_config(model.directory)
+    head, config = model.config.head, model.run
     if model.embedding is not None and not model.embedding.unsupported:
         return "sentence-similarity", "sentence-transformers", _SENTENCES
     if config.get("task") == "sentence-pairs":
@@ -183,11 +181,14 @@ def _training(model: Model, run: epath.Path | None) -> JsonObject:
     """Return facts about the run that made the checkpoint."""
     if model.imported:
         return {"Training": "not in bert_jax; it was imported"}
-    config, manifest = read_config(model.directory), read_manifest(model.directory)
-    facts = {"Steps": f"{manifest['step']:,}"}
-    if fingerprint := config["data"].get("fingerprint"):
+    facts, step = {}, 0
+    if (model.directory / MANIFEST).exists():  # a loaded model may have lost it
+        step = read_manifest(model.directory)["step"]
+    if step:
+        facts["Steps"] = f"{step:,}"
+    if fingerprint := model.run["data"].get("fingerprint"):
         facts["Data"] = f"dataset with fingerprint {fingerprint}"
-    if scores := _validation(run, manifest["step"]):
+    if scores := _validation(run, step):
         facts["Validation"] = scores
     return facts
 

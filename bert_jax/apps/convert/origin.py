@@ -11,9 +11,11 @@ from etils import epath
 
 from bert_jax.checkpoints.steps import read_config
 from bert_jax.formats.hub import HUB, cached_card, parse_name
-from bert_jax.formats.huggingface import is_huggingface
+from bert_jax.formats.huggingface import CONFIG, is_huggingface
+from bert_jax.formats.imported import RECEIPT
 from bert_jax.formats.model_files import CARD
 from bert_jax.pretrained import Model, resolve_path
+from bert_jax.storage.files import read_json_object
 
 _MAX_RUNS = 20
 """Runs that are followed, each started from the one before."""
@@ -59,11 +61,13 @@ def origin_of(model: Model) -> Origin:
 
     Nothing is downloaded: the card of a model of the hub is that in the cache.
     """
-    directory, imported = model.directory, model.imported
+    directory, run = model.directory, model.run
+    if run and (directory / CONFIG).exists():  # it may have been moved since
+        run = read_config(directory)
     for _ in range(_MAX_RUNS if model.sources else 0):  # without, made in memory
         if is_huggingface(directory):
             return read_card(directory / CARD)
-        source = "" if imported else read_config(directory).get("init_from")
+        source = run.get("init_from") or _converted_from(directory)
         if not source:
             return Origin()
         if source.startswith(HUB):
@@ -71,9 +75,19 @@ def origin_of(model: Model) -> Origin:
             return dataclasses.replace(origin, base_model=parse_name(source)[0])
         try:
             directory, imported = resolve_path(source)
+            run = {} if imported else read_config(directory)
         except (OSError, ValueError):
             return Origin()  # it was moved or removed since
     return Origin()
+
+
+def _converted_from(directory: epath.Path) -> str:
+    """Return the model that a checkpoint was converted from; "": none is recorded."""
+    path = directory / RECEIPT
+    with contextlib.suppress(OSError, ValueError):
+        source = read_json_object(path, "").get("source")
+        return source if isinstance(source, str) else ""
+    return ""
 
 
 def read_card(path: epath.Path | Path | None) -> Origin:

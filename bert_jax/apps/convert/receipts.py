@@ -13,7 +13,7 @@ from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.formats.tf1 import read_tf1
 from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import as_directory, write_checkpoint
-from bert_jax.storage.atomic import require_empty
+from bert_jax.storage.atomic import require_new
 from bert_jax.storage.remote import open_directory
 
 _MAX_LISTED = 8
@@ -56,7 +56,7 @@ def import_checkpoint(
         ValueError: the files are missing, damaged or of another kind of model.
         FileExistsError: `output` is not empty.
     """
-    require_empty(output)
+    require_new(output)
     if kind == "tf1":
         model = read_tf1(open_directory(source), allow_extra=allow_extra)
         comparison = Comparison(reason="no library here runs the checkpoint itself")

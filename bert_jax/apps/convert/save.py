@@ -7,13 +7,10 @@ from etils import epath
 
 from bert_jax.apps.convert.export import export_huggingface
 from bert_jax.apps.convert.page import export_page
-from bert_jax.checkpoints.steps import read_config
 from bert_jax.config.checks import require
-from bert_jax.config.serialization import to_dict
 from bert_jax.model.finite import require_finite
-from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
-from bert_jax.storage.atomic import local_output, require_empty
-from bert_jax.storage.files import JsonObject
+from bert_jax.pretrained import Model, load_pretrained, run_config, write_checkpoint
+from bert_jax.storage.atomic import local_output, require_new
 
 FORMS = ("huggingface", "onnx", "checkpoint", "stablehlo", "page")
 
@@ -70,21 +67,7 @@ def save(
 
 def save_checkpoint(model: Model, output: epath.Path) -> str:
     """Write a checkpoint without optimizer; return a summary."""
-    require_empty(output)
+    require_new(output)
     receipt = {"source": str(model.directory), "sources": list(model.sources)}
     write_checkpoint(model, receipt, output, run_config(model))
     return "a checkpoint without optimizer; `bert_jax.load` reads it."
-
-
-def run_config(model: Model) -> JsonObject:
-    """Return the configuration of the run that made a model; {}: it has none.
-
-    It says how texts become rows. Only that of sentence pairs can hold how the model
-    makes vectors.
-    """
-    run = {} if model.imported else read_config(model.directory)
-    if model.embedding is None:
-        return run
-    if run.get("task") != "sentence-pairs":
-        return {}
-    return run | {"data": run["data"] | {"embedding": to_dict(model.embedding)}}

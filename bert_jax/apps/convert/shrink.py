@@ -8,8 +8,13 @@ from etils import epath
 
 from bert_jax.config.checks import require
 from bert_jax.config.model import Params
-from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
-from bert_jax.storage.atomic import require_empty
+from bert_jax.pretrained import (
+    Model,
+    finetuning_config,
+    load_pretrained,
+    write_checkpoint,
+)
+from bert_jax.storage.atomic import require_new
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> None:
@@ -66,7 +71,7 @@ def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
         ValueError: `layers` are not layers of the model in order, or are all of them.
         FileExistsError: `output` exists and is not an empty directory.
     """
-    require_empty(output)
+    require_new(output)
     model = load_pretrained(source)
     check_layers(layers, model.config.num_hidden_layers)
     smaller = keep_layers(model, layers)
@@ -75,7 +80,7 @@ def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
         "sources": list(model.sources),
         "layers": {f"layer_{i}": f"layer_{j}" for i, j in enumerate(layers)},
     }
-    write_checkpoint(smaller, receipt, output)
+    write_checkpoint(smaller, receipt, output, finetuning_config(model))
     count = sum(leaf.size for leaf in jax.tree.leaves(smaller.params))
     return (
         f"{output}: layers {' '.join(map(str, layers))} of the "

@@ -22,7 +22,7 @@ from bert_jax.apps.experiments.inputs import TaskFiles
 from bert_jax.config.model import Params
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.inference.batching import compute_rows, predict_examples
-from bert_jax.inference.evaluation import examples_config
+from bert_jax.inference.evaluation import examples_config_of
 from bert_jax.metrics.entities import extract_entities
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import inputs_of_tokenized
@@ -43,7 +43,7 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     entities, and the number in the file and predicted, so that the quotient is F1.
     """
     model = load_pretrained(str(workdir)).placed()
-    data = examples_config(model.directory)
+    data = examples_config_of(model)
     reader = finetuning_task(task.task, data, model.config)
     examples = reader.read(task.test)
     predictions = predict_examples(reader, model, examples, _BATCH_SIZE)

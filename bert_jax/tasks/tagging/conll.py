@@ -245,11 +245,6 @@ def sentence_from_row(
     """
     words = _strings(row, "tokens")
     _require_columns("token", words, row.where)
-    if DOCSTART in words:
-        raise ValueError(
-            f"{row.where}: token {DOCSTART} is the mark between documents, and no "
-            "word; leave it and its tag out."
-        )
     field = next((name for name in fields if row.values.get(name) is not None), None)
     tags = None if field is None else _strings(row, field, names)
     _require_columns("tag", tags or (), row.where)

@@ -228,12 +228,12 @@ CASES = [
     Case(
         "warmup-share-beside-steps",
         pretrain("--optimizer.warmup-share", "0.05"),
-        ("warmup_share=0.05 has no effect with optimizer.warmup_steps=2", "to 0"),
+        ("--optimizer.warmup-share=0.05 has no effect with", "give one of them"),
     ),
     Case(
         "warmup-share-beside-steps-finetune",
         tuned("--optimizer.warmup-share=0.3", "--optimizer.warmup-steps=2"),
-        ("warmup_share=0.3 has no effect with optimizer.warmup_steps=2", "to 0"),
+        ("--optimizer.warmup-share=0.3 has no effect with", "give one of them"),
     ),
     Case(
         "state-of-another-optimizer",
