@@ -25,7 +25,15 @@ def module(kind, place=""):
     return {"idx": 0, "name": "0", "path": place, "type": kind}
 
 
-def write(folder, *, kinds=("Normalize",), pooling=None, general=None, own=None):
+def write(
+    folder,
+    *,
+    kinds=("Normalize",),
+    pooling=None,
+    general=None,
+    own=None,
+    tokenizer=None,
+):
     """The files of a model that pools, and then has modules of some kinds."""
     old = "sentence_transformers.models."
     modules = [
@@ -43,6 +51,7 @@ def write(folder, *, kinds=("Normalize",), pooling=None, general=None, own=None)
         ("1_Pooling/config.json", pooling),
         ("config_sentence_transformers.json", general),
         ("sentence_bert_config.json", own),
+        ("tokenizer_config.json", tokenizer),
     ):
         if values is not None:
             (folder / name).write_text(json.dumps(values))
@@ -56,6 +65,10 @@ def write(folder, *, kinds=("Normalize",), pooling=None, general=None, own=None)
         ({"own": {"max_seq_length": 256}}, Embedding("mean", True, max_tokens=256)),
         ({"own": {"max_seq_length": 600}}, Embedding("mean", True)),
         ({"own": {"max_seq_length": None}}, Embedding("mean", True)),
+        (
+            {"own": {"max_seq_length": None}, "tokenizer": {"model_max_length": None}},
+            Embedding("mean", True),
+        ),
         ({"kinds": ()}, Embedding("mean", False)),
         ({"pooling": {"pooling_mode_cls_token": True}}, Embedding("cls", True)),
         ({"pooling": {"pooling_mode": "cls"}}, Embedding("cls", True)),

@@ -124,6 +124,10 @@ def test_what_cannot_be_taken_is_one_line(change, message, tmp_path, refused_imp
         ({"id2label": ["a", "b", "c"]}, 'must name each class by "0", "1"'),
         ({"id2label": None, "num_labels": -1}, "num_labels=-1 must be a number of cl"),
         ({"id2label": None}, "classifier.weight is 3x32, not 2x32"),
+        (
+            {"problem_type": "regression"},
+            "gives 3 numbers for a text",
+        ),
     ],
 )
 def test_labels_that_are_none(values, message, tmp_path, refused_import):

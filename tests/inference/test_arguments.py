@@ -27,7 +27,7 @@ expected = bert.embed(texts).tolist()
 same = [
     bert.embed(np.array(texts)).tolist() == expected,
     bert.embed(text for text in texts).tolist() == expected,
-    bert.features([]) == [],
+    bert.features([]) == [] == bert.features([], layers=np.array([-1, 0])),
 ]
 print(json.dumps({"found": found, "same": same}))
 """
@@ -77,6 +77,7 @@ REFUSED = [
         'bert.embed(["a"], batch_size=1.5)',
         "batch_size=1.5 must be at least 1",
     ),
+    ('bert.generate("a", 1, temperature="x")', "temperature='x' must be a number"),
     ('bert.features(["a"], layers="last")', "layers='last' must be whole nu"),
     ('bert.features(["a"], layers=("1",))', r"layers=\('1',\) must be whole"),
 ]

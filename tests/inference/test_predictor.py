@@ -52,6 +52,7 @@ def test_fill_mask_of_several_masks(bert):
     assert [[t for t, _ in mask] for mask in several] == [
         [t for t, _ in mask] for mask in (first, second, third)
     ]
+    assert len(bert.fill_mask("The <mask> writes the [MASK].", k=2)) == 2
     # By the tokens of the row itself, of which the three masks are three.
     ids = bert.tokenizer.encode(text, mask_token=True).ids.tolist()
     row = jnp.array([[bert.tokenizer.cls_id, *ids, bert.tokenizer.sep_id]])

@@ -379,6 +379,7 @@ def test_the_command(run, capsys):
     [
         ("--num-tokens 40", "the model has 40 positions. Lower num_tokens to"),
         ("--num-tokens 0", "num_tokens=0 must be at least 1"),
+        ("--num-tokens 1 --prompt " + "a," * 45, "40 positions. Shorten the prompt."),
         ("--temperature -1", "temperature=-1.0 must be at least 0"),
         (
             "--temperature 1e39",

@@ -1,6 +1,8 @@
 """A model of some of a model's layers."""
 
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import jax
@@ -12,6 +14,8 @@ from run_helpers import read_arrays
 import bert_jax
 from bert_jax.apps.convert.shrink import shrink
 from bert_jax.cli.main import main
+from bert_jax.inference.predictor import Predictor
+from bert_jax.pretrained import load_pretrained, run_config, write_checkpoint
 
 
 def saved(checkpoint: Path) -> dict[str, np.ndarray]:
@@ -77,3 +81,40 @@ def test_refused_layers(layers, message, teacher_checkpoint, tmp_path, refused):
     error = refused(*command, "--layers", *layers.split())
     assert message in error
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_was_fine_tuned_keeps_how_its_rows_are_read(
+    encoder_checkpoint, classifier, reviews, tmp_path
+):
+    """Also in memory, where its directory is gone."""
+    moved = shutil.copytree(classifier, tmp_path / "run")
+    bert = bert_jax.load(moved)
+    shutil.rmtree(moved)
+    scores, _ = bert_jax.evaluate(bert, str(reviews))
+    assert scores == bert_jax.evaluate(classifier, str(reviews))[0]
+    again = bert_jax.load(bert.save(tmp_path / "saved", "checkpoint"))
+    assert again.data == bert.data and again.data.text_columns == ("review",)
+    model = load_pretrained(str(classifier))
+    deeper = dataclasses.replace(
+        model,
+        config=dataclasses.replace(model.config, num_hidden_layers=2),
+        params=model.params
+        | {
+            "encoder": model.params["encoder"]
+            | {"layer_1": model.params["encoder"]["layer_0"]}
+        },
+    )
+    write_checkpoint(deeper, {}, epath.Path(tmp_path / "deep"), run_config(deeper))
+    shrink(str(tmp_path / "deep"), [0], epath.Path(tmp_path / "student"))
+    student, _ = bert_jax.evaluate(tmp_path / "student", str(reviews))
+    assert student == scores
+
+
+def test_a_predictor_of_ones_own_is_scored_by_its_data(classifier, reviews):
+    """There is no directory that it was read from."""
+    bert = bert_jax.load(classifier)
+    own = Predictor(bert.config, bert.params, bert.tokenizer, data=bert.data)
+    assert (
+        bert_jax.evaluate(own, str(reviews))[0]
+        == (bert_jax.evaluate(classifier, str(reviews))[0])
+    )
