@@ -52,6 +52,11 @@ def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
     """
     directory = workdir / CHECKPOINTS
     steps = complete_steps(directory)
+    if not steps and (workdir / RUNS).exists():
+        best = workdir / read_runs_file(workdir)["best"]
+        raise FileNotFoundError(
+            f"{workdir} holds several runs; name one of them, such as {best}."
+        )
     if not steps:
         raise FileNotFoundError(
             f"{workdir} is not the workdir of a run with a complete checkpoint; name "

@@ -26,6 +26,7 @@ from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError, say
 
 default_config = finetuning_config
+_SWEPT = ("--optimizer.peak-learning-rate", "--batch-size", "--num-epochs")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,8 +64,10 @@ def read_finetune(
             "leave --text-column and --label-column out, or name text-classification "
             "for a table of your own."
         )
-    config = with_one_warmup(with_named_rate(options.config, arguments), arguments)
     names = named_options(arguments)
+    if options.sweep and (given := [o for o in _SWEPT if o in names]):
+        say(f"--sweep tries values of its own in place of {', '.join(given)}.")
+    config = with_one_warmup(with_named_rate(options.config, arguments), arguments)
     if "--num-epochs" in names and "--num-steps" not in names:
         config = dataclasses.replace(config, num_steps=0)  # a run's record has both
     return dataclasses.replace(options, config=config)
@@ -130,13 +133,15 @@ def _dry_run(options: FinetuneOptions) -> None:
 
 def next_steps(workdir: str) -> str:
     """Return what to type after a fine-tuning, a line each."""
-    place = shlex.quote(workdir)
+    from bert_jax.runs.finetuning import export_form
+
+    place, form = shlex.quote(workdir), export_form(workdir)
     return "\n".join(
         [
             "Next:",
             f"  bert-jax predict {place} --input FILE --output FILE.csv",
             f"  bert-jax evaluate {place} --input FILE --output report.html",
-            f"  bert-jax convert export --to huggingface {place} --output DIRECTORY",
+            f"  bert-jax convert export --to {form} {place} --output DIRECTORY",
             f"  in Python: model = bert_jax.load({workdir!r})",
         ]
     )

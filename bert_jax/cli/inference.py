@@ -15,7 +15,7 @@ from bert_jax.cli.command import (
     split_beam_options,
     with_beam_options,
 )
-from bert_jax.cli.readers import require_used
+from bert_jax.cli.readers import READ_BY, require_used
 from bert_jax.cli.start import ModelArgument, scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import (
@@ -284,7 +284,11 @@ def evaluate(options: EvaluateOptions) -> None:
     scores = evaluation.scores | evaluation.source.baseline
     print(f"Scored: {scored_name(options.data, options.part)}.", file=sys.stderr)
     if not scores:
-        print("The file has no labels; there is nothing to score.", file=sys.stderr)
+        columns, hint = " ".join(options.data.label_columns), ""
+        if evaluation.task.name in READ_BY["data.label_column"].split():
+            hint = f" (no column {columns}; --label-column names another)"
+        line = f"The file has no labels{hint}; there is nothing to score."
+        print(line, file=sys.stderr)
     print(scores_json(scores))
     for line in no_better(scores):
         print(line, file=sys.stderr)

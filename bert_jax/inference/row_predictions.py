@@ -21,7 +21,7 @@ from bert_jax.inference.thresholds import (
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
-from bert_jax.tables.lines import STDIN, chunks, display_name
+from bert_jax.tables.lines import STDIN, chunks, display_name, suffix_of
 from bert_jax.tables.read import is_table, source_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
@@ -32,6 +32,7 @@ from bert_jax.terminal.progress import Progress
 ID, ALL = "id", "*"
 SKIP_DAMAGED = "--skip-damaged"
 NULL = "have null for a prediction"
+_COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 _CHUNK_ROWS = 1024
 """The number of rows in memory at a time."""
 
@@ -82,6 +83,11 @@ class RowPredictor:
 
     def _rows(self, source: str, **options: Any) -> Iterator[TableRow]:
         data = self.request.data
+        if suffix_of(source) in _COLUMNS and self.task.name == "token-classification":
+            raise ValueError(
+                f"{source} is a file of columns, which `bert-jax evaluate` reads; "
+                "predict takes a text a line, or rows with a text or with tokens."
+            )
         column = data.text_columns[0] if data.text_columns else "text"
         return source_rows(source, column, data.delimiter, **options)
 

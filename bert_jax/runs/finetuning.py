@@ -8,7 +8,8 @@ import jax
 from etils import epath
 from jax.sharding import Mesh
 
-from bert_jax.config import FinetuneConfig
+from bert_jax.checkpoints.steps import read_config_as
+from bert_jax.config import BertConfig, FinetuneConfig
 from bert_jax.distributed.collectives import (
     raise_on_all_processes,
     run_on_primary,
@@ -16,6 +17,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.inference.evaluation import evaluate_and_report
+from bert_jax.pretrained import resolve_path
 from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
 from bert_jax.runs.finetuning_setup import (
     FinetuningSetup,
@@ -37,6 +39,7 @@ from bert_jax.tasks.finetuning import FinetuningTask, Training
 from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
 from bert_jax.tasks.predictions import Predictions, Splits, main_score_name
 from bert_jax.tasks.task import check_attention_kernel
+from bert_jax.tokenization import Tokenizer
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.run import Run
@@ -249,3 +252,13 @@ def score_test_file(
         return {f"test_{name}": value for name, value in scores.items()}
 
     return run_on_primary(scores)
+
+
+def export_form(path: str) -> str:
+    """Return the first form of an export that can hold the model of a workdir."""
+    directory, _ = resolve_path(path)
+    config = read_config_as(directory, "model", BertConfig)
+    if Tokenizer.load(directory / "tokenizer").kind == "char":
+        return "stablehlo"
+    is_own = config.attention == "causal" or config.pooling != BertConfig.pooling
+    return "onnx" if is_own else "huggingface"

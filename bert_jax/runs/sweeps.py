@@ -155,6 +155,11 @@ def resolve_runs(
     before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
     if before is None:
         require_no_other_files(root)
+        require(
+            not (root / CHECKPOINTS).exists(),
+            f"workdir={root} is that of one run, and seeds or a sweep make several; "
+            "choose another --workdir.",
+        )
     config = with_pinned_models(config, before)
     return config, read_runs(root, config)
 

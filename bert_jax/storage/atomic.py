@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from bert_jax.storage.files import name_path_if_disk_full, require_usable_path
+from bert_jax.storage.files import name_path_if_disk_full, require_no_tilde
 
 
 def absolute(path: epath.Path) -> epath.Path:
@@ -31,7 +31,7 @@ def local_output(output: str | os.PathLike[str]) -> epath.Path:
     Raises:
         ValueError: it is in a bucket, where nothing is renamed, or begins with ~.
     """
-    require_usable_path(output)
+    require_no_tilde(output)
     name = os.fspath(output)
     if is_address(name):
         raise ValueError(

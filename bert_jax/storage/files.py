@@ -226,20 +226,12 @@ def require_new_file(path: str | os.PathLike[str], overwrite: bool) -> None:
         )
 
 
-def require_usable_path(path: str | os.PathLike[str]) -> None:
-    """Raise ValueError for a directory's path that Orbax or a user does not mean.
+def require_no_tilde(path: str | os.PathLike[str]) -> None:
+    """Raise ValueError if a path begins with ~: a directory of that name would be made.
 
-    One that begins with ~ would make a directory of that name; the command line has
-    replaced it already. Orbax, and the files that name a path, need UTF-8.
+    The command line has replaced it already.
     """
     name = os.fspath(path)
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{os.fsencode(name)!r} is not UTF-8, which a directory's path must be; "
-            "rename it."
-        ) from error
     if name == "~" or name.startswith("~/"):
         raise ValueError(
             f"{name} begins with ~, replaced only on the command line; write the path "
@@ -252,7 +244,7 @@ def require_writable(directory: str | os.PathLike[str]) -> None:
 
     Nothing is written.
     """
-    require_usable_path(directory)
+    require_no_tilde(directory)
     parent = os.path.abspath(directory)
     while not os.path.lexists(parent):
         parent = os.path.dirname(parent)

@@ -9,7 +9,7 @@ from etils import epath
 
 from bert_jax.storage.atomic import atomic_directory, is_address
 from bert_jax.storage.caches import cache_directory
-from bert_jax.storage.files import JsonObject, require_usable_path
+from bert_jax.storage.files import JsonObject, require_no_tilde
 from bert_jax.storage.manifest import (
     MANIFEST,
     DamagedError,
@@ -28,7 +28,7 @@ def open_directory(path: str | os.PathLike[str]) -> epath.Path:
     Raises:
         ValueError: it is in a bucket that cannot be reached, or begins with ~.
     """
-    require_usable_path(path)
+    require_no_tilde(path)
     try:
         directory = epath.Path(path)
     except KeyError as error:

@@ -210,9 +210,12 @@ class _TrainingRun:
 
     def _stop_early(self) -> None:
         """Save the step, at which the same command ends again."""
+        # Without its optimizer, the run cannot go on.
+        goes_on = self._config.keep_optimizer_states != "none"
         self._report.say(
             f"Ended at step {self._step} of {self._config.num_steps}: "
-            f"{self._best.why_stopped()}. To train on, raise --patience."
+            f"{self._best.why_stopped()}."
+            f"{' To train on, raise --patience.' if goes_on else ''}"
         )
         if self._saved_step != self._step:
             self._save(must_succeed=True)

@@ -27,6 +27,7 @@ from bert_jax.storage.manifest import (
     read_manifest,
     write_manifest,
 )
+from bert_jax.storage.runs_file import RUNS
 from bert_jax.terminal.messages import say
 
 LOSS_FIELDS = ("masking.", "model.attention", "objective", "pair_loss")
@@ -125,11 +126,13 @@ def find_resume(workdir: epath.Path) -> Resume | None:
 
 
 def require_no_other_files(workdir: epath.Path) -> None:
-    """Raise ValueError if a directory is that of a dataset, a checkpoint or a model.
+    """Raise ValueError if a directory is that of several runs, a dataset or a model.
 
     A run would write its files among theirs, and replace their config.json.
     """
-    path, what = workdir / MANIFEST, "a dataset or a checkpoint"
+    path, what = workdir / RUNS, "several runs"
+    if not path.exists():
+        path, what = workdir / MANIFEST, "a dataset or a checkpoint"
     if not path.exists():
         path, what = workdir / "config.json", "a model"
         if not path.exists():

@@ -13,6 +13,9 @@ from bert_jax.terminal.columns import aligned, shortened
 _PARTS = {"before_": "before", "": "validation", "test_": "test"}
 """The headings of scores, by the beginning of their names."""
 _NAME_WIDTH = 44
+_EXACT = "_threshold"
+"""Ends the names of scores that are the value of one example: rounded, it is another's.
+"""
 
 
 def best_run(runs: Sequence[JsonObject]) -> JsonObject:
@@ -47,12 +50,13 @@ def _over_seeds(scores: Sequence[dict[str, float]]) -> dict[str, dict[str, float
     for key in without_repeats(scores[0]):
         prefix = next((p for p in ("before_", "test_") if key.startswith(p)), "")
         values = np.array([own[key] for own in scores], np.float64)
-        deviation = values.std(ddof=1) if len(values) > 1 else math.nan
+        mean, deviation = float(values.mean()), math.nan
+        if len(values) > 1:
+            deviation = float(f"{values.std(ddof=1):.6g}")
+        if len(values) > 1 or not key.endswith(_EXACT):
+            mean = float(f"{mean:.6g}")
         summary.setdefault(key.removeprefix(prefix), {}).update(
-            {
-                f"{prefix}mean": float(f"{values.mean():.6g}"),
-                f"{prefix}deviation": float(f"{deviation:.6g}"),
-            }
+            {f"{prefix}mean": mean, f"{prefix}deviation": deviation}
         )
     return summary
 
@@ -118,5 +122,7 @@ def _cell(name: str, values: dict[str, float], part: str) -> str:
         return ""
     kind = ".4g" if "squared_error" in name else ".4f"
     mean, deviation = values[f"{part}mean"], values[f"{part}deviation"]
+    if math.isnan(deviation) and name.endswith(_EXACT):
+        return repr(mean)
     spread = "" if math.isnan(deviation) else f" ± {deviation:{kind}}"
     return f"{mean:{kind}}{spread}"

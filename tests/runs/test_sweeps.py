@@ -104,6 +104,13 @@ def test_the_scores_of_one_run_are_a_table():
     ]
 
 
+def test_a_threshold_is_printed_as_it_is():
+    """It is the value of one example: rounded, it would leave that out."""
+    lines = score_lines({"f1": 0.123456789, "best_f1_threshold": -0.051967307925224304})
+    assert "best_f1_threshold  -0.051967307925224304" in lines
+    assert "f1                                0.1235" in lines
+
+
 def test_the_settings_of_a_sweep_are_ordered(fake_runs, tmp_path):
     lines = list(runs_lines(finetune_runs(config_of(num_steps=1), tmp_path, 2, True)))
     assert (

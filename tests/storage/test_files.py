@@ -1,6 +1,5 @@
 """Files that are written completely or not at all, and locks of outputs."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -72,14 +71,6 @@ def test_no_directory_is_named_as_the_home(opened, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ValueError, match=f"~/a begins .* in full: {tmp_path}/a"):
         opened("~/a")
-
-
-def test_a_directory_whose_name_is_not_utf8_is_named(tmp_path):
-    """Orbax and the files that name a path need UTF-8."""
-    name = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff")
-    for opened in (open_directory, local_output):
-        with pytest.raises(ValueError, match=r"a.xff' is not UTF-8, .* rename it"):
-            opened(name)
 
 
 def test_a_directory_that_cannot_be_replaced_is_refused(tmp_path, monkeypatch):

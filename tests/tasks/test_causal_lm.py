@@ -37,7 +37,7 @@ from bert_jax.model.generation import (
     sample,
 )
 from bert_jax.model.inputs import Inputs
-from bert_jax.runs.finetuning import finetune
+from bert_jax.runs.finetuning import export_form, finetune
 from bert_jax.runs.pretraining import pretrain, resolve
 from bert_jax.tasks.pretraining.task import PretrainingTask, unigram_baseline
 from bert_jax.tokenization import Tokenizer
@@ -372,6 +372,12 @@ def test_the_command(run, capsys):
     assert main([*words, "--num-tokens", "6"]) == 0
     text = capsys.readouterr().out.strip()
     assert text.startswith("the judge writes") and len(text) > len(PROMPT)
+
+
+def test_the_export_that_is_advised_can_hold_it(run, classifier):
+    """transformers' BERT has no causal attention, and no vocabulary of characters."""
+    assert export_form(str(run[0])) in ("onnx", "stablehlo")
+    assert export_form(str(classifier)) == "huggingface"
 
 
 @pytest.mark.parametrize(

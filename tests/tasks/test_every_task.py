@@ -303,6 +303,11 @@ def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
     bert = bert_jax.load(workdir)
     for row, prediction in zip(rows, predictions, strict=True):
         assert close(kind.predict(bert, row), prediction)
+    if bert.config.head == "token_classification":  # in whose columns stand the tags
+        columns = source.with_suffix(".conll")
+        columns.write_text("In O\n")
+        assert main(["predict", *where, "--input", str(columns)]) == 2
+        assert "is a file of columns, which `bert-jax eval" in capsys.readouterr().err
 
 
 def test_a_saved_checkpoint_predicts_the_same(tuned, tmp_path, capsys):

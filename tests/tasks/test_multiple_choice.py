@@ -325,6 +325,8 @@ def test_an_example_to_predict():
     assert example == ChoiceExample("a", ("b", "c"), "d", None, "line 1")
     assert task().has_label(ChoiceExample("a", ("b", "c"), label=0))
     assert task().group(example) == "a"
+    values = {"sent1": "a", "sent2": "d", "ending0": "b", "ending1": "c", "label": "x"}
+    assert task().example_without_label(TableRow(values, "line 1")) == example
 
 
 def test_loss_is_summed_over_questions_with_a_label():

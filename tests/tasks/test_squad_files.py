@@ -269,6 +269,7 @@ def test_a_question_of_a_user():
     ("values", "message"),
     [
         ({"question": "Where?"}, "line 1 has no context; its fields are question"),
+        ({"version": "2", "data": []}, "SQuAD's nested form, which `bert-jax evalua"),
         ({"question": "", "context": "x"}, "line 1: 'question' is empty"),
         ({"question": ["x"], "context": "x"}, "line 1: 'question' holds an array"),
         (

@@ -123,7 +123,8 @@ def progress(run: RunRecord) -> str:
     if newest >= num_steps > 0:
         return f"Finished, {at}."
     if newest == run.step and (why := lost_patience(run, newest)):
-        return f"Ended {at}: {why}. To train on, raise --patience."
+        goes_on = run.config.keep_optimizer_states != "none"
+        return f"Ended {at}: {why}.{' To train on, raise --patience.' * goes_on}"
     return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
 
 

@@ -125,6 +125,11 @@ def question_from_row(row: TableRow) -> SquadExample:
     Raises:
         ValueError: question or context is missing, empty or not a text.
     """
+    if "data" in row.values and "question" not in row.values:
+        raise ValueError(
+            f"{row.where} is of SQuAD's nested form, which `bert-jax evaluate` reads; "
+            "give a row for each question, with question and context."
+        )
     question, context = (
         _text(row.values, name, row.where) for name in ("question", "context")
     )

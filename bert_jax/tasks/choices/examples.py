@@ -67,7 +67,7 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         rows = list(table_rows(path, config.delimiter))
         readable = next((row for row in rows if not row.problem), rows[0])
         is_swag = suffix_of(path) == ".csv" or "sent1" in readable.values
-        parse = _choice_from_swag if is_swag else choice_from_row
+        parse = choice_from_swag if is_swag else choice_from_row
     examples = parse_rows(
         path, rows, lambda row: parse(row, column), config.skip_damaged
     )
@@ -91,7 +91,12 @@ def _choice_from_codah(row: TableRow, label_column: str) -> ChoiceExample:
     return _example(TableRow({}, row.where), context, choices, label)
 
 
-def _choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
+def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
+    """Return the example of a row with SWAG's columns.
+
+    Raises:
+        ValueError: a column is missing, or holds no text.
+    """
     endings = [name for name in row.values if _ENDING.fullmatch(name)]
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
     if missing or len(endings) < 2:

@@ -20,7 +20,12 @@ from bert_jax.data.examples import (
 )
 from bert_jax.tables.rows import TableRow, missing_column_message
 from bert_jax.tasks.choices import report
-from bert_jax.tasks.choices.examples import ChoiceExample, choice_from_row, read
+from bert_jax.tasks.choices.examples import (
+    ChoiceExample,
+    choice_from_row,
+    choice_from_swag,
+    read,
+)
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import (
     Prediction,
@@ -170,6 +175,8 @@ class MultipleChoiceTask(FinetuningTask):
         return "chance", chance
 
     def example_without_label(self, row: TableRow) -> ChoiceExample:
+        if "sent1" in row.values:
+            return choice_from_swag(row, label_column="")
         return choice_from_row(row, label_column="")
 
     def texts(self, example: ChoiceExample) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """Bad inputs: what to train on and from, and numbers out of range."""
 
+import json
 import shutil
+from pathlib import Path
 
 from bad_case import Case, World
 from option_commands import finetune as tuned
@@ -154,6 +156,25 @@ def in_published_model(verb: str) -> Command:
     return command
 
 
+def several(world: World) -> Path:
+    """The directory of several runs, in the case's own folder."""
+    run = {"name": "a", "setting": "s", "seed": 0, "scores": {"accuracy": 1.0}}
+    values = {"config": {}, "best": "a", "settings": [], "runs": [run]}
+    (world.folder / "run").mkdir()
+    file(world, "run/runs.json", json.dumps(values))
+    return world.folder / "run"
+
+
+def among_several(table: str) -> Command:
+    """A run in the directory of several."""
+
+    def command(world: World) -> list[str]:
+        several(world)
+        return finetune(table)(world)
+
+    return command
+
+
 TAKEN = {
     "dataset": ("a dataset or a checkpoint (manifest.json)", "dataset", "pretrain"),
     "own-dataset": (
@@ -263,6 +284,26 @@ CASES = [
             ),
         )
     ],
+    Case(
+        "run-among-several",
+        among_several(GOOD),
+        ("is the directory of several runs (runs.json)", "Choose another --workdir"),
+    ),
+    Case(
+        "several-in-a-run",
+        lambda world: finetune(
+            *(GOOD, "--seeds", "2", "--workdir", str(world.classifier)),
+        )(world),
+        ("is that of one run, and seeds or a sweep make several", "choose another"),
+    ),
+    Case(
+        "fork-among-several",
+        lambda world: [
+            *("fork", str(several(world)), "--at", "8"),
+            *("--output", str(world.folder / "new")),
+        ],
+        ("holds several runs; name one of them, such as",),
+    ),
     Case(
         "dry-run-of-another-run",
         lambda world: finetune(
