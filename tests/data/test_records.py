@@ -244,7 +244,7 @@ def many_shards(tmp_path_factory):
     [
         ((1024, 1024), 1024, "shards are opened again for each row.*raise `ulimit -n`"),
         ((64, 64), 64, "1501 of 1501 shards are opened again"),
-        ((256, 4096), None, ""),
+        pytest.param((256, 4096), None, "", marks=pytest.mark.slow),
     ],
 )
 def test_a2_many_shards_open_whatever_the_limit(many_shards, limits, soft, says):

@@ -337,6 +337,7 @@ def test_a_failed_request_is_deleted_and_made_again(world):
     ]
 
 
+@pytest.mark.slow
 def test_a_short_silence_changes_nothing_and_status_logs_and_delete(world):
     assert world.launch("tpu_pod.sh", "delete")[0] == 0
     assert names(world) == ["describe"]  # there is nothing

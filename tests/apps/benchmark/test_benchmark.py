@@ -126,6 +126,7 @@ def test_inference(measured):
     )
 
 
+@pytest.mark.slow
 def test_input(measured, capsys):
     assert main(["input", "--rows", "3000", "--repeats", "1"]) == 0
     output = capsys.readouterr().out
