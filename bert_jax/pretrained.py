@@ -161,7 +161,7 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
         tokenizer = Tokenizer.load(directory / "tokenizer")
     require_finite(params, directory)
     pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
-    finetuning = read_finetuning(directory)
+    finetuning = None if imported else read_finetuning(directory)
     if not imported:
         pairs, trained_length = read_pairs(directory), read_trained_length(directory)
     elif not is_huggingface(directory):

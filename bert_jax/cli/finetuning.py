@@ -17,7 +17,7 @@ from bert_jax.cli.start import (
     named_options,
     scores_json,
     start,
-    with_one_warmup,
+    with_named_share,
 )
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config
@@ -48,7 +48,8 @@ def read_finetune(
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
-        default = options_class(config=default_config(name))
+        own = with_named_share(default_config(name), arguments)
+        default = options_class(config=own)
     else:
         raise UsageError(
             "finetune needs a task or a configuration first, as in `bert-jax finetune "
@@ -67,7 +68,7 @@ def read_finetune(
     names = named_options(arguments)
     if options.sweep and (given := [o for o in _SWEPT if o in names]):
         say(f"--sweep tries values of its own in place of {', '.join(given)}.")
-    config = with_one_warmup(with_named_rate(options.config, arguments), arguments)
+    config = with_named_rate(options.config, arguments)
     if "--num-epochs" in names and "--num-steps" not in names:
         config = dataclasses.replace(config, num_steps=0)  # a run's record has both
     return dataclasses.replace(options, config=config)

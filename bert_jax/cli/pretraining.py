@@ -15,7 +15,7 @@ from bert_jax.cli.start import (
     config_json,
     scores_json,
     start,
-    with_one_warmup,
+    with_named_share,
 )
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
@@ -70,9 +70,10 @@ def read_pretrain(
     named_shape = None
     if starts_from and "--print-config" not in arguments:
         arguments, named_shape = split_shape(arguments)
+    config = with_named_share(default.config, arguments)
+    default = dataclasses.replace(default, config=config)
     options = parse(options_class, arguments, verb, default)
-    config = with_one_warmup(options.config, arguments)
-    return dataclasses.replace(options, config=config, named_shape=named_shape)
+    return dataclasses.replace(options, named_shape=named_shape)
 
 
 def split_shape(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

@@ -8,12 +8,14 @@ from typing import Annotated, TypeVar
 
 import tyro
 
+from bert_jax.cli.command import option_value
 from bert_jax.config import RunConfig
 from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
+_WARMUP = ("--optimizer.warmup-share", "--optimizer.warmup-steps")
 ModelArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 """The model of a verb: its first argument, or --model MODEL."""
 
@@ -44,26 +46,33 @@ class StartOptions:
 
 def named_options(arguments: Sequence[str]) -> set[str]:
     """Return the names of the options among arguments, with hyphens."""
-    return {word.partition("=")[0].replace("_", "-") for word in arguments}
+    return {_hyphened(word).partition("=")[0] for word in arguments}
 
 
-def with_one_warmup(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
-    """Return the configuration; a share of warm-up that is named is that of the run.
+def _hyphened(word: str) -> str:
+    name, sign, value = word.partition("=")
+    return f"{name.replace('_', '-')}{sign}{value}"
+
+
+def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
+    """Return the defaults of a run; a share of warm-up that is named is the run's.
 
     A number of steps, which the configuration may have, would hide it.
 
     Raises:
         UsageError: both are named.
     """
-    names, own = named_options(arguments), config.optimizer
-    if "--optimizer.warmup-share" not in names or not own.warmup_share:
+    hyphened = [_hyphened(word) for word in arguments]
+    values = [option_value(hyphened, name) for name in _WARMUP]
+    share, steps = (value if value and value.strip("0.") else None for value in values)
+    if share is None:
         return config
-    if "--optimizer.warmup-steps" in names and own.warmup_steps:
+    if steps is not None:
         raise UsageError(
-            f"--optimizer.warmup-share={own.warmup_share:g} has no effect with "
-            f"--optimizer.warmup-steps={own.warmup_steps}; give one of them."
+            f"--optimizer.warmup-share={share} has no effect with "
+            f"--optimizer.warmup-steps={steps}; give one of them."
         )
-    optimizer = dataclasses.replace(own, warmup_steps=0)
+    optimizer = dataclasses.replace(config.optimizer, warmup_steps=0)
     return dataclasses.replace(config, optimizer=optimizer)
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ class Features:
 def check_layers(layers: Sequence[int], combine: str, config: BertConfig) -> None:
     """Raise ValueError if a layer is outside -L-1 … L, or there is none."""
     num_layers = config.num_hidden_layers
-    if not isinstance(layers, Iterable):
+    if not isinstance(layers, Collection | np.ndarray):
         raise ValueError(f"layers={layers!r:.80} must be a list, such as (-1,).")
     are_ints = [isinstance(layer, int | np.integer) for layer in layers]
     if isinstance(layers, str) or not all(are_ints):

@@ -35,7 +35,7 @@ def text_inputs(
     """
     parts = require_texts_or_pairs("texts", texts)
     require(bool(parts), "texts is empty; give at least one.")
-    is_whole = isinstance(length, int) and length >= 8
+    is_whole = isinstance(length, int | np.integer) and length >= 8
     require(is_whole, f"length={length!r:.80} must be at least 8, and a whole number.")
     columns = [tokenizer.encode_batch(column) for column in zip(*parts, strict=True)]
     rows = [

@@ -121,22 +121,33 @@ def source_rows(
         return _delimited_rows(source, delimiter, notify)
     if kind in _JSON_LINES:
         return _json_rows(source)
-    if kind == ".json" and _is_array(source):
-        return _array_rows(source)
+    if kind == ".json" and (values := _array(source)) is not None:
+        return (
+            row_of(value, f"{source}, object {number}")
+            for number, value in enumerate(values, 1)
+        )
     return _text_rows(source, text_column)
 
 
-def _is_array(source: str) -> bool:
+def _array(source: str) -> list[object] | None:
+    """Return the values of a file that is a JSON array; None: it holds lines.
+
+    All of it is in memory.
+
+    Raises:
+        ValueError: it begins as an array of objects, and is none.
+    """
     with open_file(source) as file:
-        head = file.read(_HEAD_BYTES).removeprefix(BOM_UTF8)
-    return re.match(rb"\s*\[\s*[{\]]", head) is not None
-
-
-def _array_rows(source: str) -> Iterator[TableRow]:
-    """Yield the rows of a JSON array of objects, all of which is in memory."""
-    values = parse_json(read_text(Path(source)), source)
-    for number, record in enumerate(values, 1):
-        yield row_of(record, f"{source}, object {number}")
+        head = file.read(_HEAD_BYTES).removeprefix(BOM_UTF8).lstrip()
+    if not head.startswith(b"["):
+        return None
+    try:
+        values: list[object] = parse_json(read_text(Path(source)), source)
+        return values
+    except ValueError:
+        if re.match(rb"\[\s*\{", head):
+            raise
+        return None  # a line of text may begin so
 
 
 def _text_rows(source: str, column: str) -> Iterator[TableRow]:

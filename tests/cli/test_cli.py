@@ -510,3 +510,15 @@ def test_a_tilde_in_the_text_of_an_option_stays():
 )
 def test_a_text_in_place_of_an_option_is_told_where_it_belongs(words, hint, refused):
     assert hint in refused(*shlex.split(words))
+
+
+def test_a_share_of_warmup_that_is_named_is_the_runs(capsys):
+    """Whatever steps the configuration has, which would hide it."""
+    for name in ("--optimizer.warmup-share", "--optimizer.warmup_share"):
+        command = ["pretrain", "--num-steps", "30", name, "0.1", "--print-config"]
+        assert main(command) == 0
+        optimizer = json.loads(capsys.readouterr().out)["optimizer"]
+        assert (optimizer["warmup_steps"], optimizer["warmup_share"]) == (0, 0.1)
+    named = ["--optimizer.warmup-steps", "100", "--print-config"]
+    assert main(["pretrain", "lamb_large_128", *named]) == 0
+    assert json.loads(capsys.readouterr().out)["optimizer"]["warmup_steps"] == 100

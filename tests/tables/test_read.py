@@ -189,6 +189,9 @@ def test_a_json_array_is_a_table(tmp_path):
     assert [row.values.get("text") for row in found] == ["a", "b", None]
     assert found[1].where.endswith("a.json, object 2")
     assert "object 3 is of type int; it must be a dict" in found[2].problem
+    (tmp_path / "b.json").write_text('["a text", "another"]')
+    found = list(source_rows(str(tmp_path / "b.json")))
+    assert ["type str" in row.problem for row in found] == [True, True]
     (tmp_path / "b.json").write_text('[1] first\n["x", "y"]\n')
     texts = [row.values["text"] for row in source_rows(str(tmp_path / "b.json"))]
     assert texts == ["[1] first", '["x", "y"]'], "lines of text"
