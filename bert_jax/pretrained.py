@@ -298,7 +298,7 @@ def run_config(model: Model) -> JsonObject:
     return run | {"data": run["data"] | {"embedding": to_dict(model.embedding)}}
 
 
-def finetuning_config(model: Model) -> JsonObject:
+def finetuning_run_config(model: Model) -> JsonObject:
     """Return `run_config` of a fine-tuned model, for one that is made of it; {}."""
     return run_config(model) if "task" in model.run else {}
 

@@ -12,7 +12,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.serialization import differences, to_dict
 from bert_jax.pretrained import (
     Model,
-    finetuning_config,
+    finetuning_run_config,
     load_pretrained,
     write_checkpoint,
 )
@@ -65,7 +65,7 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
     receipt = {"source": str(workdir), "mean_of": entries}
     params = unflatten_dict(means, sep="/")
     mean = dataclasses.replace(last, params=params)
-    write_checkpoint(mean, receipt, output, finetuning_config(last))
+    write_checkpoint(mean, receipt, output, finetuning_run_config(last))
     count = sum(leaf.size for leaf in means.values())
     return (
         f"{output}: the mean of {len(steps)} checkpoints of {source}, steps {listed}; "

@@ -23,10 +23,7 @@ from bert_jax.runs.finetuning_examples import (
     with_balance,
     with_fingerprints,
 )
-from bert_jax.runs.init_from import (
-    pin_source,
-    require_layers,
-)
+from bert_jax.runs.init_from import pin_source, require_layers
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
 from bert_jax.tasks.class_names import named_as

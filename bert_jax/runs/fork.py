@@ -126,7 +126,8 @@ def _begun_with(workdir: epath.Path, step: int) -> list[JsonObject]:
     """Return what a fork changed that began at `step`, with its source's checkpoint."""
     for entry in _read_history(workdir):
         if entry.get("step") == step and FORKED_FROM in entry:
-            return entry["changed"]
+            changed: list[JsonObject] = entry.get("changed", [])
+            return changed
     return []
 
 

@@ -17,12 +17,7 @@ from bert_jax.distributed.collectives import (
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.runs.fitting import Workdir, fit_run, locked_workdir
 from bert_jax.runs.hours import config_for_hours, require_hours
-from bert_jax.runs.init_from import (
-    Shape,
-    check_source,
-    open_source,
-    require_layers,
-)
+from bert_jax.runs.init_from import Shape, check_source, open_source, require_layers
 from bert_jax.runs.teacher import pretraining_teacher
 from bert_jax.runs.workdir import check_workdir, drop_optimizer_states, final_scores
 from bert_jax.tasks.pretraining.task import (

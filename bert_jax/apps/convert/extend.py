@@ -11,7 +11,7 @@ from bert_jax.config.checks import quoted
 from bert_jax.formats.imported import ROWS_OF_TOKENS, abbreviate
 from bert_jax.pretrained import (
     Model,
-    finetuning_config,
+    finetuning_run_config,
     load_pretrained,
     write_checkpoint,
 )
@@ -159,7 +159,7 @@ def extend(
         },
     }
     # With more positions, rows have no length of their own yet.
-    run = finetuning_config(model) if positions is None else {}
+    run = finetuning_run_config(model) if positions is None else {}
     write_checkpoint(larger, receipt, output, run)
     return (
         f"{output}: {len(pieces)} words more, {larger.config.vocab_size:,} tokens; "

@@ -10,7 +10,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.pretrained import (
     Model,
-    finetuning_config,
+    finetuning_run_config,
     load_pretrained,
     write_checkpoint,
 )
@@ -80,7 +80,7 @@ def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
         "sources": list(model.sources),
         "layers": {f"layer_{i}": f"layer_{j}" for i, j in enumerate(layers)},
     }
-    write_checkpoint(smaller, receipt, output, finetuning_config(model))
+    write_checkpoint(smaller, receipt, output, finetuning_run_config(model))
     count = sum(leaf.size for leaf in jax.tree.leaves(smaller.params))
     return (
         f"{output}: layers {' '.join(map(str, layers))} of the "
