@@ -121,7 +121,7 @@ def test_a_fork_to_them_is_refused_too(unmarked, small_config, tmp_path, refused
     model = dataclasses.replace(small_config.model, **shape)
     config = dataclasses.replace(small_config, data=data, model=model)
     pretrain(config, tmp_path / "run")
-    place = ("--at", "4", "--output", tmp_path / "fork")
+    place = ("--at", "8", "--output", tmp_path / "fork")
     words = ("fork", tmp_path / "run", *place, "--masking.unit", "whole_word")
     error = refused(*words, unchanged=tmp_path)
     assert "masks whole words, but 99% of the tokens" in error
