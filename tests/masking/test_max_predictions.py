@@ -124,4 +124,4 @@ def test_a_fork_to_them_is_refused_too(unmarked, small_config, tmp_path, refused
     place = ("--at", "8", "--output", tmp_path / "fork")
     words = ("fork", tmp_path / "run", *place, "--masking.unit", "whole_word")
     error = refused(*words, unchanged=tmp_path)
-    assert "masks whole words, but 99% of the tokens" in error
+    assert "masking.unit=whole_word masks whole words, but 100% of the tokens" in error
