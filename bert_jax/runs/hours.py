@@ -1,6 +1,7 @@
 """The number of steps that a pretraining run takes in some hours on its devices."""
 
 import dataclasses
+import functools
 import itertools
 import math
 import time
@@ -8,6 +9,7 @@ from contextlib import closing
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import MAX_INT, require
@@ -40,7 +42,7 @@ def config_for_hours(
 ) -> PretrainConfig:
     """Return the configuration of a run with the steps that `hours` hold.
 
-    Steps with random parameters are measured, and dropped: the run is that of as many
+    Steps of a state of zeros are measured, and dropped: the run is that of as many
     `num_steps`. Warm-up and decay keep their shares of the steps. A run that is resumed
     has its number already, and is not measured. A collective: every process must call
     it.
@@ -87,8 +89,10 @@ def _seconds_a_step(run: Run[PretrainConfig], seconds: float) -> tuple[float, in
     """
     first = run.config.data.first_step
     take = with_fixed_params(run.train_step(), place_fixed_params(run.task, run.mesh))
-    state, clock = run.draw_state(), Clock(run.mesh.size, 1)
-    last = first + 2 + _MOST
+    # Zeros take as long as random parameters, which are slow to draw.
+    zeros = functools.partial(jax.tree.map, jnp.zeros_like, run.state_shapes)
+    state = jax.jit(zeros, out_shardings=run.shardings)()
+    clock, last = Clock(run.mesh.size, 1), first + 2 + _MOST
     with closing(device_batches(run.task, first, last, run.mesh, clock)) as batches:
         # The first step compiles and touches new memory.
         state, *_ = jax.block_until_ready(take(state, next(batches)))
