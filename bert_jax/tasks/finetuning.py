@@ -184,18 +184,21 @@ class FinetuningTask(Task):
         rows, length = batch["end"].size, batch["tokens"].shape[-1]
         return finetuning_flops(self.model, rows, length)
 
+    def label_weights(self, batch: DeviceBatch) -> Float[Array, "..."]:
+        """Return the weight of each label in the loss; default: 1 unless it is -1."""
+        return (batch["label"] >= 0).astype(jnp.float32)
+
     def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the divisor of the loss; by default, the number of known labels."""
-        return (batch["label"] >= 0).sum(dtype=jnp.float32)
+        """Return the divisor of the loss: the sum of `label_weights`."""
+        return self.label_weights(batch).sum()
 
     def label_loss(self, scores: Float[Array, "B *T C"], batch: DeviceBatch) -> Sum:
         """Return the total loss of a batch from the head's scores, and its count.
 
-        By default, it is the cross-entropy in nats over the labels that are not -1.
+        By default, it is the cross-entropy in nats.
         """
-        labels = batch["label"]
-        weights = (labels >= 0).astype(jnp.float32)
-        return cross_entropy(scores, jnp.maximum(labels, 0), weights)
+        labels = jnp.maximum(batch["label"], 0)
+        return cross_entropy(scores, labels, self.label_weights(batch))
 
     def distillation_loss(
         self,
@@ -204,13 +207,9 @@ class FinetuningTask(Task):
         batch: DeviceBatch,
         temperature: float,
     ) -> Sum:
-        """Return the total divergence from a teacher's scores, and `label_count`.
-
-        By default, it is that of the probabilities where a label is not -1.
-        """
-        weights = (batch["label"] >= 0).astype(jnp.float32)
+        """Return the total divergence from a teacher's scores, and `label_count`."""
         values = score_divergence(scores, teacher_scores, temperature)
-        return weighted_sum(values, weights)
+        return weighted_sum(values, self.label_weights(batch))
 
     @abc.abstractmethod
     def outputs(self, scores: Array) -> dict[str, jax.Array]:

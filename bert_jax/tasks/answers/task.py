@@ -19,8 +19,7 @@ from bert_jax.config.model import ANSWERABLE_LABELS, Head
 from bert_jax.data.documents import split_sentences
 from bert_jax.data.examples import TokenizedExamples, num_cut
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
-from bert_jax.model.distillation import score_divergence
-from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.model.losses import Sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.answers import report
 from bert_jax.tasks.answers.files import question_from_row, read, write
@@ -105,14 +104,10 @@ class QuestionAnsweringTask(FinetuningTask):
         lines = [not_learned(misplaced, len(examples))] if misplaced else []
         return lines + self.cut_warnings(num_cut(tokenized), len(examples))
 
-    def _weights(self, batch: DeviceBatch) -> Float[Array, "B 2"]:
+    def label_weights(self, batch: DeviceBatch) -> Float[Array, "B 2"]:
         """Return a half for each of start and end of a row with a label."""
         known = (batch["label"][:, :1] >= 0) & (batch["end"][:, None] > 0)
         return known * jnp.full(2, 0.5)
-
-    def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        """Return the number of rows with a label."""
-        return self._weights(batch).sum()
 
     def label_loss(self, scores: Float[Array, "B T 2"], batch: DeviceBatch) -> Sum:
         """Return the mean cross-entropy of start and end over real tokens, in nats.
@@ -120,9 +115,7 @@ class QuestionAnsweringTask(FinetuningTask):
         The code of 2018 also chooses among padding, so that its loss depends on the
         length that a batch is padded to.
         """
-        labels = jnp.maximum(batch["label"], 0)
-        masked = self._scores_of_tokens(scores, batch)
-        return cross_entropy(masked, labels, self._weights(batch))
+        return super().label_loss(self._scores_of_tokens(scores, batch), batch)
 
     def _scores_of_tokens(
         self, scores: Float[Array, "B T 2"], batch: DeviceBatch
@@ -142,8 +135,7 @@ class QuestionAnsweringTask(FinetuningTask):
         ours, theirs = (
             self._scores_of_tokens(part, batch) for part in (scores, teacher_scores)
         )
-        divergence = score_divergence(ours, theirs, temperature)
-        return weighted_sum(divergence, self._weights(batch))
+        return super().distillation_loss(ours, theirs, batch, temperature)
 
     def outputs(self, scores: Float[Array, "B T 2"]) -> dict[str, jax.Array]:
         """Return `start` and `end` [B, T], in logits, of real tokens and padding."""

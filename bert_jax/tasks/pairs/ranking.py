@@ -131,12 +131,12 @@ class PairRankingTask(FinetuningTask):
         line = f"not ranked, since they are texts of their pair: {number} negatives"
         return [line] * (number > 0)
 
-    def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        return (batch["row"] >= 0).sum(dtype=jnp.float32)
+    def label_weights(self, batch: DeviceBatch) -> Float[Array, " B"]:
+        return (batch["row"] >= 0).astype(jnp.float32)
 
     def label_loss(self, scores: Float[Array, "B C"], batch: DeviceBatch) -> Sum:
         """Return the cross-entropy over the texts of a row, or that of the label."""
-        weights = (batch["row"] >= 0).astype(jnp.float32)
+        weights = self.label_weights(batch)
         if "label" not in batch:
             right = jnp.zeros(len(scores), jnp.int32)
             return cross_entropy(scores, right, weights)

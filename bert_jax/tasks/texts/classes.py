@@ -14,8 +14,8 @@ from jaxtyping import Array, Bool, Float, Int
 from bert_jax.config.model import ProblemType
 from bert_jax.data.pipeline import permute
 from bert_jax.metrics.classification import classification_scores, multi_label_scores
-from bert_jax.model.distillation import binary_divergence, score_divergence
-from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.model.distillation import binary_divergence
+from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tasks.class_names import amounts_warning
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.reporting.analysis import Analysis
@@ -48,29 +48,13 @@ class ClassTask(TextTask):
         index = {name: i for i, name in enumerate(self.model.labels)}
         return np.array([index[str(example.label)] for example in examples], np.int32)
 
-    def _known(self, batch: DeviceBatch) -> Float[Array, "..."]:
+    def label_weights(self, batch: DeviceBatch) -> Float[Array, "..."]:
         """Return 1 or the weight of the class where a label is known, else 0."""
-        weights = super()._known(batch)
+        weights = super().label_weights(batch)
         if self.class_weights:
             by_class = jnp.asarray(self.class_weights, jnp.float32)
             weights *= by_class[jnp.maximum(batch["label"], 0)]
         return weights
-
-    def label_loss(self, scores: Array, batch: DeviceBatch) -> Sum:
-        """Return the cross-entropy in nats."""
-        labels = jnp.maximum(batch["label"], 0)
-        return cross_entropy(scores, labels, self._known(batch))
-
-    def distillation_loss(
-        self,
-        scores: Array,
-        teacher_scores: Array,
-        batch: DeviceBatch,
-        temperature: float,
-    ) -> Sum:
-        """Return the divergence from the teacher, weighted as the loss."""
-        divergence = score_divergence(scores, teacher_scores, temperature)
-        return weighted_sum(divergence, self._known(batch))
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return `values` [B, C]: probabilities."""
@@ -129,7 +113,7 @@ class ClassesTask(TextTask):
         """Return the binary cross-entropy of each class, in nats."""
         targets = jnp.maximum(batch["label"], 0).astype(jnp.float32)
         losses = optax.sigmoid_binary_cross_entropy(scores, targets)
-        return weighted_sum(losses, self._known(batch))
+        return weighted_sum(losses, self.label_weights(batch))
 
     def distillation_loss(
         self,
@@ -140,7 +124,7 @@ class ClassesTask(TextTask):
     ) -> Sum:
         """Return the divergence of each class from the teacher."""
         divergence = binary_divergence(scores, teacher_scores, temperature)
-        return weighted_sum(divergence, self._known(batch))
+        return weighted_sum(divergence, self.label_weights(batch))
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return `values` [B, C]: probabilities."""

@@ -70,12 +70,12 @@ class NumberTask(TextTask):
         mean, deviation = self._targets
         return ((numbers - mean) / deviation).astype(np.float32)
 
-    def _known(self, batch: DeviceBatch) -> Float[Array, "..."]:
+    def label_weights(self, batch: DeviceBatch) -> Float[Array, "..."]:
         return (~jnp.isnan(batch["label"])).astype(jnp.float32)
 
     def label_loss(self, scores: Array, batch: DeviceBatch) -> Sum:
         """Return the squared error in deviations of the targets."""
-        weights = self._known(batch)
+        weights = self.label_weights(batch)
         error = scores[:, 0] - jnp.where(weights > 0, batch["label"], 0.0)
         return weighted_sum(error**2, weights)
 
@@ -89,7 +89,7 @@ class NumberTask(TextTask):
         """Return the squared difference from the teacher's number."""
         del temperature
         difference = (scores - teacher_scores)[:, 0]
-        return weighted_sum(difference**2, self._known(batch))
+        return weighted_sum(difference**2, self.label_weights(batch))
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return `values` [B, 1]: the number."""

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
@@ -41,7 +39,6 @@ from bert_jax.tasks.predictions import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts.examples import (
     TextExample,
     classes,
@@ -168,13 +165,6 @@ class TextTask(FinetuningTask):
     @abc.abstractmethod
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return the labels of examples as the loss reads them, [N, …]."""
-
-    def _known(self, batch: DeviceBatch) -> Float[Array, "..."]:
-        """Return 1 where a label is known, else 0."""
-        return (batch["label"] >= 0).astype(jnp.float32)
-
-    def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
-        return self._known(batch).sum()
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         return [
