@@ -58,13 +58,6 @@ def load_function(name: str) -> ComputeMetrics | None:
     return member
 
 
-def before_official(
-    own: dict[str, float], official: dict[str, float]
-) -> dict[str, float]:
-    """Return all scores; of two with one name the user's is kept."""
-    return own | {name: value for name, value in official.items() if name not in own}
-
-
 def own_scores(function: ComputeMetrics, predictions: Predictions) -> dict[str, float]:
     """Return the scores of a user's function.
 
