@@ -16,7 +16,7 @@ from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import Head, Params, ProblemType
 from bert_jax.data.example_batches import ExampleBatches
-from bert_jax.data.examples import TokenizedExamples
+from bert_jax.data.examples import TokenizedExamples, num_cut
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import init_params
 from bert_jax.model.distillation import score_divergence
@@ -289,9 +289,10 @@ class FinetuningTask(Task):
         limit: int = getattr(self.data, self.length_option)
         return min(limit or positions, positions)
 
-    @abc.abstractmethod
     def warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that tokenizing cut or left out."""
+        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
+        return cut + self.score_warnings(split)
 
     def score_warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that scores leave out; default: none."""

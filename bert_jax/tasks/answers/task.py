@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import ANSWERABLE_LABELS, Head
 from bert_jax.data.documents import split_sentences
-from bert_jax.data.examples import TokenizedExamples, num_cut
+from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
 from bert_jax.model.losses import Sum
 from bert_jax.tables.rows import TableRow
@@ -102,7 +102,7 @@ class QuestionAnsweringTask(FinetuningTask):
         skipped = np.unique(tokenized.example[labels[:, 0] < 0]).tolist()
         misplaced = [examples[i] for i in skipped if examples[i].answers]
         lines = [not_learned(misplaced, len(examples))] if misplaced else []
-        return lines + self.cut_warnings(num_cut(tokenized), len(examples))
+        return lines + super().warnings(split)
 
     def label_weights(self, batch: DeviceBatch) -> Float[Array, "B 2"]:
         """Return a half for each of start and end of a row with a label."""

@@ -12,12 +12,7 @@ from jaxtyping import Array, Float
 
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import Head
-from bert_jax.data.examples import (
-    TokenizedExamples,
-    from_rows,
-    join_pairs,
-    num_cut,
-)
+from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.tables.rows import TableRow, missing_column_message
 from bert_jax.tasks.choices import report
 from bert_jax.tasks.choices.examples import (
@@ -122,8 +117,7 @@ class MultipleChoiceTask(FinetuningTask):
         num_fewer = sum(number < max(num_choices) for number in num_choices)
         line = f"fewer than {max(num_choices)} choices: {num_fewer} of "
         lines = [f"{line}{len(num_choices)} questions"] * (num_fewer > 0)
-        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
-        return lines + cut
+        return lines + super().warnings(split)
 
     def outputs(self, scores: Float[Array, "B C"]) -> dict[str, jax.Array]:
         """Return the `probabilities` [B, C] of the choices."""

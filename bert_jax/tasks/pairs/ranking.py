@@ -18,12 +18,7 @@ from jaxtyping import Array, Float
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import Head, ProblemType
-from bert_jax.data.examples import (
-    TokenizedExamples,
-    from_rows,
-    join_pairs,
-    num_cut,
-)
+from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tables.rows import TableRow
@@ -119,10 +114,6 @@ class PairRankingTask(FinetuningTask):
             by_example,
             choices=num_others,
         )
-
-    def warnings(self, split: Split) -> list[str]:
-        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
-        return cut + self.score_warnings(split)
 
     def score_warnings(self, split: Split) -> list[str]:
         number = sum(

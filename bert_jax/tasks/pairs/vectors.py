@@ -18,12 +18,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import Head, Params, ProblemType
-from bert_jax.data.examples import (
-    TokenizedExamples,
-    from_rows,
-    join_pairs,
-    num_cut,
-)
+from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
 from bert_jax.model.contrastive import Texts, info_nce, num_wrong_choices
@@ -157,10 +152,6 @@ class PairVectorsTask(FinetuningTask):
         """Return the names of a text's prompts, the best first; (): the default."""
         del example, text
         return ()
-
-    def warnings(self, split: Split) -> list[str]:
-        cut = self.cut_warnings(num_cut(split.tokenized), len(split.examples))
-        return cut + self.score_warnings(split)
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)

@@ -16,12 +16,7 @@ import numpy as np
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import Head, ProblemType
-from bert_jax.data.examples import (
-    TokenizedExamples,
-    from_rows,
-    join_pairs,
-    num_cut,
-)
+from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow
@@ -32,13 +27,7 @@ from bert_jax.tasks.class_names import (
     unknown_class_message,
 )
 from bert_jax.tasks.finetuning import FinetuningTask
-from bert_jax.tasks.predictions import (
-    Prediction,
-    Predictions,
-    Split,
-    SplitOutputs,
-    Splits,
-)
+from bert_jax.tasks.predictions import Prediction, Predictions, SplitOutputs, Splits
 from bert_jax.tasks.texts.examples import (
     TextExample,
     classes,
@@ -158,9 +147,6 @@ class TextTask(FinetuningTask):
         if all(example.label is not None for example in examples):
             by_example["label"] = self._label_array(examples)
         return from_rows(rows, np.arange(len(rows), dtype=np.int32), by_example)
-
-    def warnings(self, split: Split) -> list[str]:
-        return self.cut_warnings(num_cut(split.tokenized), len(split.examples))
 
     @abc.abstractmethod
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
