@@ -207,9 +207,6 @@ class PairRankingTask(FinetuningTask):
     def has_label(self, example: PairExample) -> bool:
         return example.label is not None or len(example.texts) > 2
 
-    def texts(self, example: PairExample) -> tuple[str, ...]:
-        return example.texts
-
     def group(self, example: PairExample) -> object:
         """Pairs of one first text stay together."""
         return example.texts[0]

@@ -241,9 +241,6 @@ class PairVectorsTask(FinetuningTask):
     def example_without_label(self, row: TableRow) -> PairExample:
         return pair_to_score(row, self.data)
 
-    def texts(self, example: PairExample) -> tuple[str, ...]:
-        return example.texts
-
     def group(self, example: PairExample) -> object:
         """Pairs of one second text, such as questions on a paragraph, stay together."""
         return example.texts[1]

@@ -214,9 +214,6 @@ class TextTask(FinetuningTask):
     def _constant(self, examples: Sequence[TextExample]) -> tuple[str, float]:
         """Return the name and the score of the best constant."""
 
-    def texts(self, example: TextExample) -> tuple[str, ...]:
-        return example.texts
-
     def classes(self, example: TextExample) -> tuple[str, ...]:
         return classes_of(example)
 
