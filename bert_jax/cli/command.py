@@ -107,6 +107,14 @@ def with_beam_options(options: OptionsT, beam_options: tuple[str, ...]) -> Optio
     return dataclasses.replace(options, beam_options=beam_options)  # type: ignore[type-var]
 
 
+def parse_with_beam_options(
+    options_class: type[OptionsT], arguments: Sequence[str], verb: str
+) -> OptionsT:
+    """Parse the arguments before `--`; those after it are options of Apache Beam."""
+    arguments, beam_options = split_beam_options(arguments)
+    return with_beam_options(parse(options_class, arguments, verb), beam_options)
+
+
 def registry(hidden: Set[tuple[type, str]] = frozenset()) -> "ConstructorRegistry":
     """Return tyro's rule for our dataclasses, without the fields that a run resolves.
 

@@ -1,8 +1,6 @@
 """`bert-jax vocab` and `prepare`."""
 
-from collections.abc import Sequence
-
-from bert_jax.cli.command import parse, split_beam_options, with_beam_options
+from bert_jax.cli.command import parse_with_beam_options as parse_with_beam_options
 from bert_jax.config import PrepareConfig, VocabularyConfig
 from bert_jax.terminal.messages import say
 
@@ -18,14 +16,6 @@ def vocab(config: VocabularyConfig) -> None:
         f"{config.output}: {tokenizer.kind}, {tokenizer.vocab_size} tokens, "
         f"{'cased' if tokenizer.cased else 'uncased'}."
     )
-
-
-def read_prepare(
-    options_class: type[PrepareConfig], arguments: Sequence[str], verb: str
-) -> PrepareConfig:
-    """Parse the arguments before `--`; those after it are options of Apache Beam."""
-    arguments, beam_options = split_beam_options(arguments)
-    return with_beam_options(parse(options_class, arguments, verb), beam_options)
 
 
 def prepare(config: PrepareConfig) -> None:

@@ -15,6 +15,7 @@ from bert_jax.cli.command import (
     split_beam_options,
     with_beam_options,
 )
+from bert_jax.cli.command import parse_with_beam_options as parse_with_beam_options
 from bert_jax.cli.readers import READ_BY, require_used
 from bert_jax.cli.start import ModelArgument, scores_json
 from bert_jax.config import ExamplesConfig
@@ -256,14 +257,6 @@ def with_other_files(
     if named and "--data.path" not in named:
         data = dataclasses.replace(data, path="", glue="")
     return dataclasses.replace(data, validation=file, test=file) if file else data
-
-
-def read_embed(
-    options_class: type[EmbedOptions], arguments: Sequence[str], verb: str
-) -> EmbedOptions:
-    """Parse the arguments before `--`; those after it are options of Apache Beam."""
-    arguments, beam_options = split_beam_options(arguments)
-    return with_beam_options(parse(options_class, arguments, verb), beam_options)
 
 
 def evaluate(options: EvaluateOptions) -> None:

@@ -59,16 +59,16 @@ class Verb(NamedTuple):
         return getattr(importlib.import_module(f"bert_jax.{self.module}"), name)
 
 
-_EXAMPLES = "read_with_checkpoint"
+_BEAM, _EXAMPLES = "parse_with_beam_options", "read_with_checkpoint"
 VERBS = {
     "vocab": Verb("cli.datasets", "VocabularyConfig", "vocab"),
-    "prepare": Verb("cli.datasets", "PrepareConfig", "prepare", "read_prepare"),
+    "prepare": Verb("cli.datasets", "PrepareConfig", "prepare", _BEAM),
     "pretrain": Verb("cli.pretraining", "PretrainOptions", "pretrain", "read_pretrain"),
     "finetune": Verb("cli.finetuning", "FinetuneOptions", "finetune", "read_finetune"),
     "fork": Verb("cli.forking", "PretrainingFork", "fork", "read_fork"),
     "evaluate": Verb("cli.inference", "EvaluateOptions", "evaluate", _EXAMPLES),
     "predict": Verb("cli.inference", "PredictOptions", "predict", _EXAMPLES),
-    "embed": Verb("cli.inference", "EmbedOptions", "embed", "read_embed"),
+    "embed": Verb("cli.inference", "EmbedOptions", "embed", _BEAM),
     "search": Verb("cli.search", "SearchOptions", "search"),
     "fill": Verb("cli.filling", "FillOptions", "fill", "read_fill"),
     "features": Verb("cli.inference", "FeaturesOptions", "features"),
