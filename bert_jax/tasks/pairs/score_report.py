@@ -17,9 +17,14 @@ from bert_jax.tasks.reporting.views import (
     Table,
     TableCell,
 )
-from bert_jax.tasks.reporting.worst import WorstExamples
-from bert_jax.tasks.texts.class_report import passages, worst_texts
-from bert_jax.tasks.texts.number_report import MAX_POINTS, NUM_GROUPS
+from bert_jax.tasks.texts.class_report import passages
+from bert_jax.tasks.texts.number_report import (
+    by_range,
+    dots_note,
+    largest,
+    points,
+    with_margin,
+)
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -29,26 +34,13 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     """
     gold = np.array([example.label for example in predictions.examples], np.float64)
     scores = np.array([value["score"] for value in predictions.values], np.float64)
-    places = {"label": _places(gold), "score": _places(scores)}
-    chosen = np.unique(np.linspace(0, len(gold) - 1, MAX_POINTS).round().astype(int))
-    chosen = chosen[np.argsort(gold[chosen], kind="stable")]
-    errors = places["score"] - places["label"]
-    worst = WorstExamples()
-    for i, size in enumerate(np.abs(errors).tolist()):
-        worst.add(size, i)
-
-    def entry(i: int) -> JsonObject:
-        return {
-            "label": float(gold[i]),
-            "score": float(scores[i]),
-            "label_place": float(places["label"][i]),
-            "score_place": float(places["score"][i]),
-        }
-
+    by_name = {"label": gold, "score": scores}
+    places = {f"{name}_place": _places(values) for name, values in by_name.items()}
+    errors = places["score_place"] - places["label_place"]
     return {
-        "by_range": _by_range(gold, scores),
-        "points": {"label": gold[chosen].tolist(), "score": scores[chosen].tolist()},
-        "worst": worst_texts(worst, predictions.examples, entry)["worst"],
+        "by_range": by_range(gold, scores, _summary),
+        "points": points(gold, "score", scores),
+        "worst": largest(errors, predictions.examples, by_name | places),
     }
 
 
@@ -60,43 +52,20 @@ def _places(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
     return places
 
 
-def _by_range(
-    gold: Float[np.ndarray, " N"], scores: Float[np.ndarray, " N"]
-) -> list[JsonObject]:
-    """Return the scores in ranges of labels with about equally many pairs."""
-    edges = np.unique(np.quantile(gold, np.linspace(0, 1, NUM_GROUPS + 1)))
-    group = np.searchsorted(edges[1:-1], gold, side="right")
-    ranges = []
-    for i in range(max(len(edges) - 1, 1)):
-        labels, own = gold[group == i], scores[group == i]
-        if own.size:
-            low, middle, high = np.quantile(own, (0.1, 0.5, 0.9)).tolist()
-            ranges.append(
-                {
-                    "low": float(labels.min()),
-                    "high": float(labels.max()),
-                    "count": own.size,
-                    "mean_score": float(own.mean()),
-                    "score_quantiles": {"0.1": low, "0.5": middle, "0.9": high},
-                }
-            )
-    return ranges
+def _summary(scores: Float[np.ndarray, " _"]) -> JsonObject:
+    low, middle, high = np.quantile(scores, (0.1, 0.5, 0.9)).tolist()
+    quantiles = {"0.1": low, "0.5": middle, "0.9": high}
+    return {"mean_score": float(scores.mean()), "score_quantiles": quantiles}
 
 
 def sections(report: JsonObject) -> list[Section]:
     """Return what to show of an analysis."""
-    points, total = report["points"], report["num_examples"]
-    low, high = min(points["label"]), max(points["label"])
-    margin = (high - low or 1) * 0.03
-    shown = len(points["label"])
-    dots = Curve("score", points["label"], points["score"], dots=True)
+    labels, scores = (report["points"][name] for name in ("label", "score"))
     scatter = Chart(
         "Score against label",
-        Axis("label", low - margin, high + margin),
-        curves=[dots],
-        note=f"{shown:,} of {total:,} pairs, evenly from the file."
-        if shown < total
-        else "Each dot is a pair.",
+        Axis("label", *with_margin(labels)),
+        curves=[Curve("score", labels, scores, dots=True)],
+        note=dots_note(report, "pair"),
     )
     note = "Labels and scores may have different scales; their order is compared."
     about = (

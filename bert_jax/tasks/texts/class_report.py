@@ -1,6 +1,6 @@
 """Errors in the class of a text, or of a pair of texts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -81,23 +81,22 @@ def _worst(
     for i, (gold, predicted) in enumerate(both):
         if gold != predicted:
             worst.add(columns["loss"][i], i, [(gold, predicted)])
-
-    def entry(i: int) -> JsonObject:
-        return {name: column[i] for name, column in columns.items()}
-
-    return worst_texts(worst, examples, entry)
+    return worst_texts(worst, examples, columns)
 
 
 def worst_texts(
     worst: WorstExamples,
     examples: Sequence[TextExample | PairExample],
-    entry: Callable[[int], JsonObject],
+    columns: Mapping[str, Sequence[Any]],
 ) -> JsonObject:
-    """Return the number of wrong examples, and those to list with their texts."""
+    """Return the number of wrong examples, and those to list.
+
+    Each is listed with its texts and its values of the columns.
+    """
     listed = [
         {"index": i, "where": examples[i].where}
         | {"texts": [shortened(text) for text in examples[i].texts[:2]]}
-        | entry(i)
+        | {name: column[i] for name, column in columns.items()}
         for i in worst.indices()
     ]
     return {"num_wrong": worst.num_wrong, "worst": listed}

@@ -1,7 +1,6 @@
 """Errors in the classes of texts that have any number of them."""
 
 import numpy as np
-from jaxtyping import Bool, Float
 
 from bert_jax.metrics.confusions import counts_of_labels
 from bert_jax.storage.files import JsonObject
@@ -35,7 +34,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     examples = predictions.examples
     gold = np.array([[n in classes_of(e) for n in labels] for e in examples])
     chosen = np.array([[n in v["labels"] for n in labels] for v in values])
-    probabilities = np.array([[v["probabilities"][n] for n in labels] for v in values])
+    rows = [[value["probabilities"][n] for n in labels] for value in values]
+    probabilities = np.array(rows)
     report = {
         "calibration": calibration_of(probabilities.ravel(), gold.ravel()),
         **class_scores(labels, counts_of_labels(gold, chosen)),
@@ -44,28 +44,19 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     for i, entry in enumerate(report["classes"]):
         by_class = threshold_of(probabilities[:, i], gold[:, i])
         entry["best_threshold"] = by_class["best"] if by_class else None
-    losses = _losses(probabilities, gold)
+    # The binary cross-entropies of all classes, in nats.
+    of_gold = np.where(gold, probabilities, 1 - probabilities)
+    losses = -np.log(np.maximum(of_gold, LEAST_PROBABILITY)).sum(axis=1)
     worst = WorstExamples()
     for i in np.flatnonzero((gold != chosen).any(axis=1)).tolist():
-        worst.add(float(losses[i].sum()), i)
-
-    def entry_of(i: int) -> JsonObject:
-        return {
-            "labels": [labels[j] for j in np.flatnonzero(gold[i])],
-            "predictions": [labels[j] for j in np.flatnonzero(chosen[i])],
-            "probabilities": dict(zip(labels, probabilities[i].tolist(), strict=True)),
-            "loss": float(losses[i].sum()),
-        }
-
-    return report | worst_texts(worst, examples, entry_of)
-
-
-def _losses(
-    probabilities: Float[np.ndarray, "N C"], gold: Bool[np.ndarray, "N C"]
-) -> Float[np.ndarray, "N C"]:
-    """Return the binary cross-entropy of each class, in nats."""
-    of_gold = np.where(gold, probabilities, 1 - probabilities)
-    return -np.log(np.maximum(of_gold, LEAST_PROBABILITY))
+        worst.add(float(losses[i]), i)
+    columns = {
+        "labels": [[labels[j] for j in np.flatnonzero(row)] for row in gold],
+        "predictions": [[labels[j] for j in np.flatnonzero(row)] for row in chosen],
+        "probabilities": [dict(zip(labels, row, strict=True)) for row in rows],
+        "loss": losses.tolist(),
+    }
+    return report | worst_texts(worst, examples, columns)
 
 
 def sections(report: JsonObject) -> list[Section]:

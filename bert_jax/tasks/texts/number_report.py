@@ -1,10 +1,13 @@
 """Errors in the number that is predicted for a text."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 from jaxtyping import Float, Float64
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.pairs.examples import PairExample
 from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.reporting.views import (
     Axis,
@@ -21,10 +24,10 @@ from bert_jax.tasks.reporting.views import (
 )
 from bert_jax.tasks.reporting.worst import WorstExamples
 from bert_jax.tasks.texts.class_report import passages, worst_texts
+from bert_jax.tasks.texts.examples import TextExample
 
 MAX_POINTS = 1000
-_NUM_BINS = 25
-NUM_GROUPS = 5
+_NUM_BINS, _NUM_GROUPS = 25, 5
 
 
 def _range_of(errors: Float64[np.ndarray, " N"]) -> tuple[float, float]:
@@ -46,27 +49,37 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     predicted = np.array([value["value"] for value in predictions.values], np.float64)
     error = predicted - gold
     counts, edges = np.histogram(error, bins=_NUM_BINS, range=_range_of(error))
+    columns = {"label": gold, "prediction": predicted, "error": error}
+    return {
+        "errors": _errors(error),
+        "by_range": by_range(gold, error, _errors),
+        "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
+        "points": points(gold, "prediction", predicted),
+        "worst": largest(error, predictions.examples, columns),
+    }
+
+
+def points(
+    gold: Float[np.ndarray, " N"], name: str, values: Float[np.ndarray, " N"]
+) -> JsonObject:
+    """Return up to `MAX_POINTS` labels and values, evenly from the file, in order."""
     chosen = np.unique(np.linspace(0, len(gold) - 1, MAX_POINTS).round().astype(int))
     chosen = chosen[np.argsort(gold[chosen], kind="stable")]
-    report: JsonObject = {
-        "errors": _errors(error),
-        "by_range": _by_range(gold, error),
-        "histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
-        "points": {
-            "label": gold[chosen].tolist(),
-            "prediction": predicted[chosen].tolist(),
-        },
-    }
+    return {"label": gold[chosen].tolist(), name: values[chosen].tolist()}
+
+
+def largest(
+    errors: Float[np.ndarray, " N"],
+    examples: Sequence[TextExample | PairExample],
+    columns: Mapping[str, Float[np.ndarray, " N"]],
+) -> list[JsonObject]:
+    """Return the examples with the largest errors, with their values of the columns."""
     worst = WorstExamples()
-    for i, size in enumerate(np.abs(error).tolist()):
+    for i, size in enumerate(np.abs(errors).tolist()):
         worst.add(size, i)
-
-    def entry(i: int) -> JsonObject:
-        values = {"label": gold[i], "prediction": predicted[i], "error": error[i]}
-        return {name: float(value) for name, value in values.items()}
-
-    listed = worst_texts(worst, predictions.examples, entry)["worst"]
-    return report | {"worst": listed}
+    values = {name: column.tolist() for name, column in columns.items()}
+    listed: list[JsonObject] = worst_texts(worst, examples, values)["worst"]
+    return listed
 
 
 def _errors(error: Float[np.ndarray, " N"]) -> dict[str, float]:
@@ -77,15 +90,17 @@ def _errors(error: Float[np.ndarray, " N"]) -> dict[str, float]:
     }
 
 
-def _by_range(
-    gold: Float[np.ndarray, " N"], error: Float[np.ndarray, " N"]
+def by_range(
+    gold: Float[np.ndarray, " N"],
+    values: Float[np.ndarray, " N"],
+    summary: Callable[[Float[np.ndarray, " _"]], JsonObject],
 ) -> list[JsonObject]:
-    """Return the errors in ranges of gold numbers with about equally many texts."""
-    edges = np.unique(np.quantile(gold, np.linspace(0, 1, NUM_GROUPS + 1)))
+    """Return a summary of the values by labels, in ranges of about equal counts."""
+    edges = np.unique(np.quantile(gold, np.linspace(0, 1, _NUM_GROUPS + 1)))
     group = np.searchsorted(edges[1:-1], gold, side="right")
     return [
         {"low": float(own.min()), "high": float(own.max()), "count": own.size}
-        | _errors(error[group == i])
+        | summary(values[group == i])
         for i in range(max(len(edges) - 1, 1))
         if (own := gold[group == i]).size
     ]
@@ -93,22 +108,15 @@ def _by_range(
 
 def sections(report: JsonObject) -> list[Section]:
     """Return what to show of an analysis."""
-    points, histogram = report["points"], report["histogram"]
-    values = [*points["label"], *points["prediction"]]
-    low, high = min(values), max(values)
-    margin = (high - low or 1) * 0.03
-    limits = (low - margin, high + margin)
-    shown = len(points["label"])
-    total = report["num_examples"]
+    gold, predicted = (report["points"][name] for name in ("label", "prediction"))
+    histogram, limits = report["histogram"], with_margin([*gold, *predicted])
     scatter = Chart(
         "Predicted against gold",
-        Axis("gold number", low - margin, high + margin),
-        curves=[Curve("predicted", points["label"], points["prediction"], dots=True)],
+        Axis("gold number", *limits),
+        curves=[Curve("predicted", gold, predicted, dots=True)],
         diagonal="predicted = gold",
         limits=limits,
-        note=f"{shown:,} of {total:,} texts, evenly from the file."
-        if shown < total
-        else "Each dot is a text.",
+        note=dots_note(report, "text"),
     )
     edges = histogram["edges"]
     bars = Bars("texts", edges, [float(count) for count in histogram["counts"]])
@@ -128,6 +136,20 @@ def sections(report: JsonObject) -> list[Section]:
         Section("errors", "Errors", note, parts),
         Section("worst", "Worst examples", about, [Examples(items)]),
     ]
+
+
+def with_margin(values: Sequence[float]) -> tuple[float, float]:
+    """Return the range of values, a little wider on both sides."""
+    low, high = min(values), max(values)
+    margin = (high - low or 1) * 0.03
+    return low - margin, high + margin
+
+
+def dots_note(report: JsonObject, noun: str) -> str:
+    """Return how many of the examples are the dots of a chart."""
+    shown, total = len(report["points"]["label"]), report["num_examples"]
+    some = f"{shown:,} of {total:,} {noun}s, evenly from the file."
+    return some if shown < total else f"Each dot is a {noun}."
 
 
 def _table(report: JsonObject) -> Table:
