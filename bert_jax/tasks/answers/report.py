@@ -95,8 +95,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             if name != "answerable" or has_null
         },
         "error_kinds": {kind: kinds.count(kind) for kind in _ERRORS if kind in kinds},
-        "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, pairs[i], scores[i], kinds[i]) for i in worst.indices()],
+        **worst.listed(lambda i: _entry(*pairs[i], scores[i], kinds[i])),
     }
 
 
@@ -200,19 +199,14 @@ def _order(group: JsonObject) -> tuple[bool, bool, int]:
 
 
 def _entry(
-    i: int,
-    pair: tuple[SquadExample, Prediction],
-    scores: dict[str, float],
-    kind: str,
+    example: SquadExample, value: Prediction, scores: dict[str, float], kind: str
 ) -> JsonObject:
-    example, value = pair
     first = [] if example.misplaced else example.answers[:1]
     gold = [(start, start + len(text)) for text, start in first]
     places = {"gold": gold, "predicted": []}
     if value["answer"]:
         places["predicted"] = [(value["start"], value["end"])]
     return {
-        "index": i,
         "where": f"question {example.id}",
         "question": example.question,
         "answers": list(dict.fromkeys(text for text, _ in example.answers)),

@@ -42,8 +42,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **class_scores(positions, counts_of_classes(counts)),
         **confusions(positions, counts),
         "chance": sum(1 / number for number in numbers) / len(numbers),
-        "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
+        **worst.listed(lambda i: _entry(*pairs[i])),
     }
 
 
@@ -53,10 +52,8 @@ def _loss(example: ChoiceExample, value: Prediction) -> float:
     return float(-np.log(max(probability, LEAST_PROBABILITY)))
 
 
-def _entry(i: int, pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
-    example, value = pair
+def _entry(example: ChoiceExample, value: Prediction) -> JsonObject:
     return {
-        "index": i,
         "where": example.where,
         "context": shortened(example.context),
         "question": shortened(example.question),

@@ -48,8 +48,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             for low, high in _RANGES
         ],
         "num_queries": len(ranked),
-        "num_wrong": worst.num_wrong,
-        "worst": [_entry(ranked[i], examples) for i in worst.indices()],
+        **worst.listed(lambda i: _entry(ranked[i], examples)),
     }
 
 

@@ -2,7 +2,9 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+
+from bert_jax.storage.files import JsonObject
 
 MAX_EXAMPLES = 50
 """The number of examples with the highest losses of all."""
@@ -45,6 +47,11 @@ class WorstExamples:
         for kind, _ in self._counts.most_common(MAX_KINDS):
             kept.update(self._by_kind[kind])
         return [-index for _, index in sorted(kept, reverse=True)]
+
+    def listed(self, entry: Callable[[int], JsonObject]) -> JsonObject:
+        """Return `num_wrong`, and `worst`: an entry of each example to list."""
+        entries = [{"index": i} | entry(i) for i in self.indices()]
+        return {"num_wrong": self.num_wrong, "worst": entries}
 
 
 def _keep(heap: list[tuple[float, int]], entry: tuple[float, int], size: int) -> None:

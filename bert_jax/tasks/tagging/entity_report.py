@@ -98,8 +98,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **class_scores(types, by_type),
         **confusions(names, np.array(matrix)),
         "error_kinds": dict(kinds),
-        "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
+        **worst.listed(lambda i: _entry(*pairs[i])),
     }
 
 
@@ -140,12 +139,11 @@ def _types(match: EntityMatch) -> tuple[str, str]:
     return gold, predicted
 
 
-def _entry(i: int, pair: tuple[Sentence, Prediction]) -> JsonObject:
+def _entry(sentence: Sentence, value: Prediction) -> JsonObject:
     """Return a sentence as JSON values; of a long one, the words from its first error.
 
     The entities' words count from the first one that is listed.
     """
-    sentence, value = pair
     entity_matches = matched(sentence, value)
     first_error = next(match for match in entity_matches if match.error != "correct")
     entity = first_error.gold or first_error.predicted
@@ -162,7 +160,6 @@ def _entry(i: int, pair: tuple[Sentence, Prediction]) -> JsonObject:
         }
 
     return {
-        "index": i,
         "where": sentence.where(start),
         "words": list(words),
         "entities": [

@@ -46,20 +46,17 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **class_scores(labels, counts_of_classes(counts)),
         **confusions(labels, counts),
         "num_words": gold.size,
-        "num_wrong": worst.num_wrong,
-        "worst": [_entry(i, pairs[i]) for i in worst.indices()],
+        **worst.listed(lambda i: _entry(*pairs[i])),
     }
 
 
-def _entry(i: int, pair: tuple[Sentence, Prediction]) -> JsonObject:
+def _entry(sentence: Sentence, value: Prediction) -> JsonObject:
     """Return a sentence as JSON values; a long one from its first error."""
-    sentence, value = pair
     tags = list(zip(require_tags(sentence), value["tags"], strict=True))
     is_long = len(tags) > MAX_WORDS
     start = [own != other for own, other in tags].index(True) if is_long else 0
     end = start + MAX_WORDS
     return {
-        "index": i,
         "where": sentence.where(start),
         "words": list(sentence.words[start:end]),
         "labels": [own for own, _ in tags[start:end]],

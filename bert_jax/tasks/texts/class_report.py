@@ -93,13 +93,13 @@ def worst_texts(
 
     Each is listed with its texts and its values of the columns.
     """
-    listed = [
-        {"index": i, "where": examples[i].where}
-        | {"texts": [shortened(text) for text in examples[i].texts[:2]]}
-        | {name: column[i] for name, column in columns.items()}
-        for i in worst.indices()
-    ]
-    return {"num_wrong": worst.num_wrong, "worst": listed}
+    return worst.listed(
+        lambda i: {
+            "where": examples[i].where,
+            "texts": [shortened(text) for text in examples[i].texts[:2]],
+            **{name: column[i] for name, column in columns.items()},
+        }
+    )
 
 
 def sections(report: JsonObject) -> list[Section]:
