@@ -20,7 +20,8 @@ MAX_MATRIX = 40
 """The number of classes up to which the whole matrix is shown."""
 MAX_CONFUSIONS = 20
 """The number of most frequent confusions that are listed."""
-_SCORES = ("precision", "recall", "f1")
+SCORES = {"precision": "precision", "recall": "recall", "f1": "F1"}
+"""Names of scores, and how tables and charts call them."""
 
 
 def class_scores(names: Sequence[str], counts: Sequence[MatchCounts]) -> JsonObject:
@@ -47,13 +48,13 @@ def class_scores(names: Sequence[str], counts: Sequence[MatchCounts]) -> JsonObj
 
 
 def _scores(count: MatchCounts) -> dict[str, float]:
-    return {name: getattr(count, name) for name in _SCORES}
+    return {name: getattr(count, name) for name in SCORES}
 
 
 def _mean(counts: Sequence[MatchCounts], weights: np.ndarray) -> dict[str, float]:
     return {
         name: float(np.average([getattr(c, name) for c in counts], weights=weights))
-        for name in _SCORES
+        for name in SCORES
     }
 
 
@@ -67,22 +68,19 @@ def class_table(
         averages: the names of the averages to show.
     """
     columns = [Column(first)]
-    columns += [Column(name, "percent", has_bar=True) for name in _TITLES]
-    columns += [Column("support", "whole"), Column("predicted", "whole")]
+    columns += [Column(name, "percent", has_bar=True) for name in SCORES.values()]
+    counts = ("support", "predicted")
+    columns += [Column(name, "whole") for name in counts]
     rows: list[list[TableCell]] = [
-        [entry["label"], *(entry[name] for name in (*_SCORES, "support", "predicted"))]
+        [entry["label"], *(entry[name] for name in (*SCORES, *counts))]
         for entry in report["classes"]
     ]
-    totals = [sum(e[name] for e in report["classes"]) for name in _COUNTS]
+    totals = [sum(entry[name] for entry in report["classes"]) for name in counts]
     shown = [name for name in averages if name in report["averages"]]
     for name in shown:
         scores = report["averages"][name]
-        rows.append([f"{name} average", *(scores[key] for key in _SCORES), *totals])
+        rows.append([f"{name} average", *(scores[key] for key in SCORES), *totals])
     return Table(title, columns, rows, last_rows=len(shown))
-
-
-_TITLES = ("precision", "recall", "F1")
-_COUNTS = ("support", "predicted")
 
 
 def confusions(names: Sequence[str], counts: Int[np.ndarray, "C C"]) -> JsonObject:

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from bert_jax.metrics.calibration import calibration
 from bert_jax.metrics.threshold_curve import DEFAULT_THRESHOLD, threshold_curve
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.reporting.by_class import SCORES
 from bert_jax.tasks.reporting.views import (
     Axis,
     Bars,
@@ -19,8 +20,6 @@ from bert_jax.tasks.reporting.views import (
     Table,
     TableCell,
 )
-
-_SCORES = ("precision", "recall", "f1", "accuracy")
 
 
 def calibration_of(
@@ -139,7 +138,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
             [at["threshold"] for at in curve if at[name] is not None],
             [at[name] for at in curve if at[name] is not None],
         )
-        for name, title in zip(_SCORES[:3], ("precision", "recall", "F1"), strict=True)
+        for name, title in SCORES.items()
     ]
     threshold = f"{best['threshold']:.15g}"
     chart = Chart(
@@ -150,11 +149,10 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
         percent=True,
         limits=(0.0, 1.0),
     )
-    columns = [Column("threshold")]
-    columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]
-    columns.append(Column("accuracy", "percent"))
+    titles = SCORES | {"accuracy": "accuracy"}
+    columns = [Column("threshold"), *(Column(t, "percent") for t in titles.values())]
     rows: list[list[TableCell]] = [
-        [f"{at['threshold']:.15g}", *(at[name] for name in _SCORES)]
+        [f"{at['threshold']:.15g}", *(at[name] for name in titles)]
         for at in (values["default"], best)
     ]
     table = Table("The default, and the best F1", columns, rows)

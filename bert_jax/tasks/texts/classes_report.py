@@ -6,7 +6,7 @@ from bert_jax.metrics.confusions import counts_of_labels
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Predictions
-from bert_jax.tasks.reporting.by_class import class_scores, class_table
+from bert_jax.tasks.reporting.by_class import SCORES, class_scores, class_table
 from bert_jax.tasks.reporting.probabilities import (
     calibration_of,
     calibration_section,
@@ -82,16 +82,13 @@ def sections(report: JsonObject) -> list[Section]:
 
 def _table_of_thresholds(report: JsonObject) -> Table:
     columns = [Column("class"), Column("threshold")]
-    columns += [Column(name, "percent") for name in ("precision", "recall", "F1")]
+    columns += [Column(name, "percent") for name in SCORES.values()]
     rows: list[list[TableCell]] = [
-        [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in _SCORES)]
+        [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in SCORES)]
         for entry in report["classes"]
         if (best := entry["best_threshold"])
     ]
     return Table("The best threshold of each class alone", columns, rows)
-
-
-_SCORES = ("precision", "recall", "f1")
 
 
 def _item(entry: JsonObject) -> Item:
