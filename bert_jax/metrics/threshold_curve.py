@@ -51,8 +51,21 @@ def threshold_curve(
     is_best = f1 == f1.max()
     typed = map(_fewest_digits, lower[is_best].tolist(), thresholds[is_best].tolist())
     best = min(typed, key=lambda threshold: abs(threshold - 0.5))
-    scores = _Scores(probabilities, is_right)
-    return ThresholdCurve([scores.at(float(t)) for t in GRID], scores.at(best))
+    in_order, right = np.sort(probabilities), np.sort(probabilities[is_right])
+
+    def at(threshold: float) -> ThresholdScores:
+        made = in_order.size - int(np.searchsorted(in_order, threshold))
+        hits = right.size - int(np.searchsorted(right, threshold))
+        false = made - hits + right.size - hits
+        return ThresholdScores(
+            threshold=threshold,
+            precision=hits / made if made else None,
+            recall=hits / right.size,
+            f1=2 * hits / (made + right.size),
+            accuracy=1 - false / in_order.size,
+        )
+
+    return ThresholdCurve([at(float(threshold)) for threshold in GRID], at(best))
 
 
 def _fewest_digits(low: float, high: float) -> float:
@@ -64,26 +77,3 @@ def _fewest_digits(low: float, high: float) -> float:
         if low < number <= high:
             return float(number)
     return float(high)
-
-
-class _Scores:
-    """The scores at any threshold, by two sorted arrays."""
-
-    def __init__(
-        self, probabilities: Float[np.ndarray, " N"], is_right: Bool[np.ndarray, " N"]
-    ) -> None:
-        self._sorted = np.sort(probabilities)
-        self._right = np.sort(probabilities[is_right])
-
-    def at(self, threshold: float) -> ThresholdScores:
-        total, num_right = self._sorted.size, self._right.size
-        made = total - int(np.searchsorted(self._sorted, threshold))
-        hits = num_right - int(np.searchsorted(self._right, threshold))
-        false = made - hits + num_right - hits
-        return ThresholdScores(
-            threshold=threshold,
-            precision=hits / made if made else None,
-            recall=hits / num_right,
-            f1=2 * hits / (made + num_right),
-            accuracy=1 - false / total,
-        )
