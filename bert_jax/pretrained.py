@@ -163,7 +163,7 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
     pairs, trained_length = "nsp" if "next_sentence" in params else "none", 0
     finetuning = None if imported else read_finetuning(directory)
     if not imported:
-        pairs, trained_length = read_pairs(directory), read_trained_length(directory)
+        pairs, trained_length = read_pretraining(directory)
     elif not is_huggingface(directory):
         pairs = read_config(directory).get("pairs", pairs)
     return Model(
@@ -194,25 +194,21 @@ def read_stored_embedding(directory: epath.Path) -> Embedding | None:
     return None
 
 
-def read_pairs(directory: epath.Path) -> str:
-    """Return the pair objective of a checkpoint's run: nsp, sop, or none."""
+def read_pretraining(directory: epath.Path) -> tuple[str, int]:
+    """Return the pair objective of a checkpoint's run, and the tokens of its rows.
+
+    The data of a fine-tuning run have neither: none, and 0.
+    """
     config = read_config(directory)
-    data = config["data"]
-    # The data of a fine-tuning run have no pair objective.
-    pairs = data.get("pairs", "none") if isinstance(data, dict) else None
+    data = config["data"] if isinstance(config["data"], dict) else {"pairs": None}
+    pairs, length = data.get("pairs", "none"), data.get("sequence_length")
     if pairs not in ("nsp", "sop", "none"):
         raise ValueError(
             f"{directory / CONFIG} has no data.pairs, one of nsp, sop and none; "
             "restore the file from a copy."
         )
-    return str(pairs) if config.get("pair_loss", True) else "none"
-
-
-def read_trained_length(directory: epath.Path) -> int:
-    """Return the tokens in a row of a pretraining run; 0 for another checkpoint."""
-    data = read_config(directory)["data"]
-    length = data.get("sequence_length") if isinstance(data, dict) else None
-    return length if isinstance(length, int) else 0
+    pairs = str(pairs) if config.get("pair_loss", True) else "none"
+    return pairs, length if isinstance(length, int) else 0
 
 
 def read_own_length(directory: epath.Path) -> int:
