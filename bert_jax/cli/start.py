@@ -45,13 +45,8 @@ class StartOptions:
 
 
 def named_options(arguments: Sequence[str]) -> set[str]:
-    """Return the names of the options among arguments, with hyphens."""
-    return {_hyphened(word).partition("=")[0] for word in arguments}
-
-
-def _hyphened(word: str) -> str:
-    name, sign, value = word.partition("=")
-    return f"{name.replace('_', '-')}{sign}{value}"
+    """Return the names of the options among arguments."""
+    return {word.partition("=")[0] for word in arguments}
 
 
 def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
@@ -62,8 +57,7 @@ def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     Raises:
         UsageError: both are named.
     """
-    hyphened = [_hyphened(word) for word in arguments]
-    values = [option_value(hyphened, name) for name in _WARMUP]
+    values = [option_value(arguments, name) for name in _WARMUP]
     share, steps = (value if value and value.strip("0.") else None for value in values)
     if share is None:
         return config
