@@ -1,7 +1,6 @@
 """Search a corpus for queries, rank a first list again, and score what was found."""
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -165,17 +164,12 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
         request.corpus_prompt,
         progress=True,
     )
-    return {
-        query: ranked(
-            {
-                documents[i]: score
-                for i, score in zip(rows.tolist(), scores.tolist(), strict=True)
-            }
-        )
-        for query, rows, scores in zip(
-            collection.queries, hits.indices, hits.scores, strict=True
-        )
-    }
+    rankings: Rankings = {}
+    columns = zip(collection.queries, hits.indices, hits.scores, strict=True)
+    for query, rows, scores in columns:
+        names = [documents[i] for i in rows]
+        rankings[query] = ranked(dict(zip(names, scores.tolist(), strict=True)))
+    return rankings
 
 
 def not_found_for_themselves(collection: Collection) -> list[str]:
@@ -196,19 +190,12 @@ def _self_note(collection: Collection, request: SearchRequest) -> list[str]:
 
 def first_of_each(rankings: Rankings, request: SearchRequest) -> Rankings:
     """Return the first k documents of each list, as BEIR without the query itself."""
-    return {
-        query: dict(
-            itertools.islice(
-                (
-                    (name, score)
-                    for name, score in own.items()
-                    if name != query or not request.ignore_identical_ids
-                ),
-                request.k,
-            )
-        )
+    finds_itself = not request.ignore_identical_ids
+    pairs = {
+        query: [pair for pair in own.items() if finds_itself or pair[0] != query]
         for query, own in rankings.items()
     }
+    return {query: dict(own[: request.k]) for query, own in pairs.items()}
 
 
 def stored_vectors(
