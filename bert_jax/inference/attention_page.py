@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.inference.arguments import require_text
-from bert_jax.inference.attention import Attention, attention, head_statistics
+from bert_jax.inference.attention import attention, head_statistics
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
@@ -92,6 +92,8 @@ def model_data(name: str, bert: Predictor, text: str) -> JsonObject:
     num_layers, num_heads, _, _ = shown.probabilities.shape
     rounded = np.round(shown.probabilities * 255).astype(np.uint8)
     statistics = head_statistics(shown)
+    num_tokens, is_causal = len(shown.tokens), bert.config.attention == "causal"
+    num_seen = np.arange(1, num_tokens + 1) if is_causal else num_tokens
     return {
         "name": name,
         "about": _ABOUT[bert.config.attention],
@@ -102,12 +104,6 @@ def model_data(name: str, bert: Predictor, text: str) -> JsonObject:
         "statistics": {
             key: values.round(4).tolist() for key, values in statistics.items()
         },
-        "evenly": f"{even_entropy(shown, bert.config.attention == 'causal'):.2f}",
+        # The mean entropy, in nats, if each token attends evenly to all it sees.
+        "evenly": f"{np.log(num_seen).mean():.2f}",
     }
-
-
-def even_entropy(shown: Attention, is_causal: bool) -> float:
-    """Return the mean entropy, in nats, if each token attends evenly to all it sees."""
-    num_tokens = len(shown.tokens)
-    num_seen = np.arange(1, num_tokens + 1) if is_causal else num_tokens
-    return float(np.log(num_seen).mean())

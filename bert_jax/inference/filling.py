@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bert_jax.inference.batching import rows_of
 from bert_jax.inference.language_model import masked_segments
-from bert_jax.inference.predictor import Predictor, load
+from bert_jax.inference.predictor import load
 from bert_jax.tables.lines import STDIN, chunks, display_name, read_lines
 from bert_jax.tables.standard_input import announce_typing
 
@@ -40,7 +40,9 @@ def filled_texts(
         for number, text in chunk:
             if texts or text.strip():
                 try:
-                    _require_usable(bert, text, what, number)
+                    names = [f"{what} {number}"]
+                    segments = masked_segments(bert.tokenizer, [text], names)
+                    rows_of(bert.model, segments, what, number)
                     usable.append(text)
                 except ValueError as error:
                     report(str(error))
@@ -50,12 +52,6 @@ def filled_texts(
             # Of a single mask, the tokens themselves.
             masks = filling if isinstance(filling[0], list) else [filling]
             yield show(text, masks)
-
-
-def _require_usable(bert: Predictor, text: str, what: str, number: int) -> None:
-    """Raise ValueError if a text has no mask, or is too long."""
-    segments = masked_segments(bert.tokenizer, [text], [f"{what} {number}"])
-    rows_of(bert.model, segments, what, number)
 
 
 def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:
