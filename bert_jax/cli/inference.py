@@ -367,18 +367,10 @@ def write_corpus(job: "ShardJob", options: PredictOptions | EmbedOptions) -> Non
 def features(options: FeaturesOptions) -> None:
     from bert_jax.inference.jsonl import write_feature_file
 
+    values = dict(vars(options))
     require_not_input(options.output, options.input)
-    require_new_file(options.output, options.overwrite)
-    say(
-        write_feature_file(
-            options.model,
-            options.input,
-            options.output,
-            options.layers,
-            options.combine,
-            options.batch_size,
-        )
-    )
+    require_new_file(options.output, values.pop("overwrite"))
+    say(write_feature_file(**values))
 
 
 def generate(options: GenerateOptions) -> None:

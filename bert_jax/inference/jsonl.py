@@ -41,27 +41,27 @@ def write_predictions(request: Request, output: str) -> str:
 
 
 def write_feature_file(
-    path: str,
-    source: str,
+    model: str,
+    input: str,
     output: str,
     layers: Sequence[int],
     combine: str,
     batch_size: int,
 ) -> str:
-    """Write features of each line of `source`; return a message with their number."""
+    """Write features of each line of `input`; return a message with their number."""
     require_output_file(Path(output), *SUFFIXES)
-    model, name = load_pretrained(path).placed(), display_name(source)
+    placed, name = load_pretrained(model).placed(), display_name(input)
     num_lines = 0
-    if source != STDIN:
-        require_file(source, "name one, or - for standard input.")
-        num_lines = sum(1 for _ in read_lines(source))
+    if input != STDIN:
+        require_file(input, "name one, or - for standard input.")
+        num_lines = sum(1 for _ in read_lines(input))
     what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
         progress = Progress("lines", num_lines)
-        lines, first = read_lines(source), 1
+        lines, first = read_lines(input), 1
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            yield features(model, chunk, layers, combine, batch_size, what, first)
+            yield features(placed, chunk, layers, combine, batch_size, what, first)
             first += len(chunk)
             progress.advance(len(chunk))
 
