@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from bert_jax.cli.start import ModelArgument
+from bert_jax.storage.atomic import local_output
 from bert_jax.terminal.messages import UsageError, one_line, say
 
 ExportTarget = Literal["huggingface", "onnx", "stablehlo", "page"]
@@ -95,7 +96,6 @@ class ShrinkOptions:
 
 def import_model(options: ImportOptions) -> None:
     from bert_jax.apps.convert.receipts import import_checkpoint
-    from bert_jax.storage.atomic import local_output
 
     output = options.output
     summary, warning = import_checkpoint(
@@ -107,8 +107,6 @@ def import_model(options: ImportOptions) -> None:
 
 
 def export_model(options: ExportOptions) -> None:
-    from bert_jax.storage.atomic import local_output
-
     output = options.output
     if options.steps and options.kind != "page":
         raise UsageError(f"steps={options.steps} needs --to page; leave it out.")
@@ -146,7 +144,6 @@ def export_model(options: ExportOptions) -> None:
 
 def extend_model(options: ExtendOptions) -> None:
     from bert_jax.apps.convert.extend import extend, read_words
-    from bert_jax.storage.atomic import local_output
 
     words = read_words(options.words) if options.words else []
     say(extend(options.source, local_output(options.output), words, options.positions))
@@ -154,13 +151,11 @@ def extend_model(options: ExtendOptions) -> None:
 
 def average_model(options: AverageOptions) -> None:
     from bert_jax.runs.average import average
-    from bert_jax.storage.atomic import local_output
 
     say(average(options.source, options.steps, local_output(options.output)))
 
 
 def shrink_model(options: ShrinkOptions) -> None:
     from bert_jax.apps.convert.shrink import shrink
-    from bert_jax.storage.atomic import local_output
 
     say(shrink(options.source, options.layers, local_output(options.output)))
