@@ -15,7 +15,7 @@ import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head, ProblemType
+from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
@@ -45,14 +45,6 @@ from bert_jax.tasks.texts.prediction_tables import (
     write_lines,
 )
 from bert_jax.tokenization import Tokenizer
-
-
-def problem_of(data: ExamplesConfig, model: BertConfig | None) -> ProblemType:
-    """Return which problem a model's outputs, or else the files, are for."""
-    if model is not None and model.labels:
-        return model.problem_type
-    several: ProblemType = "multi_label_classification"
-    return several if data.multi_label else "single_label_classification"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +83,9 @@ class TextTask(FinetuningTask):
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
-        return problem_of(data, model) == cls.problem_type
+        if model is not None and model.labels:
+            return model.problem_type == cls.problem_type
+        return data.multi_label == (cls.problem_type == "multi_label_classification")
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
         require_labels(examples, self.data)
