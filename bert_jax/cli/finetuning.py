@@ -45,17 +45,15 @@ def read_finetune(
     options_class: type[FinetuneOptions], arguments: Sequence[str], verb: str
 ) -> FinetuneOptions:
     """Parse with the defaults of the task or configuration file that comes first."""
-    default = options_class()
-    if arguments and not arguments[0].startswith("-"):
-        name, *arguments = arguments
-        own = with_named_share(default_config(name), arguments)
-        default = options_class(config=own)
-    else:
+    if not arguments or arguments[0].startswith("-"):
         raise UsageError(
             "finetune needs a task or a configuration first, as in `bert-jax finetune "
             f"text-classification`; tasks are {', '.join(TASKS)}, and `bert-jax "
             "configs` lists configurations."
         )
+    name, *arguments = arguments
+    config = with_named_share(default_config(name), arguments)
+    default = options_class(config=config)
     options = parse(options_class, arguments, f"{verb} {name}", default)
     require_used(options, arguments, verb, options.config.task)
     data = options.config.data
