@@ -137,15 +137,10 @@ def write_report(report: JsonObject, page: Path) -> list[Path]:
 def report_page(report: JsonObject) -> str:
     """Return the page as HTML; all texts are escaped."""
     data = {"sections": [dataclasses.asdict(section) for section in sections(report)]}
+    name, value = next(iter(report["scores"].items()))
     fields = {
         "checkpoint": report["checkpoint"],
         "file": report["data"],
-        "summary": _summary(report),
+        "summary": f"{report['num_examples']:,} examples, {name} {value:.4g}",
     }
     return web_page("bert_jax.reports", "error_report.html", fields, data)
-
-
-def _summary(report: JsonObject) -> str:
-    """Return the number of examples and the first score."""
-    name, value = next(iter(report["scores"].items()))
-    return f"{report['num_examples']:,} examples, {name} {value:.4g}"

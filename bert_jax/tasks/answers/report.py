@@ -81,11 +81,11 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             # First the answers without any right word, then the surest ones.
             worst.add(2 * (100 - f1[i]) / 100 + probabilities[i], i)
     group_of = {
-        "answerable": lambda example: "no" if example.impossible else "yes",
+        "answerable": lambda e: "no" if e.impossible else "yes",
         "question_word": question_word,
         "answer_type": answer_type,
         "answer_words": _answer_words,
-        "context_words": _context_words,
+        "context_words": lambda e: _range(len(e.context.split()), _CONTEXT_WORDS),
     }
     return {
         "calibration": calibration_of(probabilities, exact == 100),
@@ -157,10 +157,6 @@ def _answer_words(example: SquadExample) -> str:
     if not example.answers:
         return "none"
     return _range(len(example.answers[0][0].split()), _ANSWER_WORDS)
-
-
-def _context_words(example: SquadExample) -> str:
-    return _range(len(example.context.split()), _CONTEXT_WORDS)
 
 
 def _range(number: int, bounds: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
 """Errors in the entities of sentences: types, boundaries, missed and spurious ones."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -76,7 +76,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         right = {
             match.predicted for match in entity_matches if match.error == "correct"
         }
-        scores = dict(zip(_predicted(value), _scores(value), strict=True))
+        own = (entity["score"] for entity in value["entities"])
+        scores = dict(zip(_predicted(value), own, strict=True))
         probabilities += scores.values()
         came_true += [entity in right for entity in scores]
         _count(entity_matches, matches, kinds, counts)
@@ -128,10 +129,6 @@ def matched(sentence: Sentence, value: Prediction) -> list[EntityMatch]:
 
 def _predicted(value: Prediction) -> list[Entity]:
     return extract_entities([to_iobes_tag(tag) for tag in value["tags"]])
-
-
-def _scores(value: Prediction) -> Iterable[float]:
-    return (entity["score"] for entity in value["entities"])
 
 
 def _types(match: EntityMatch) -> tuple[str, str]:
