@@ -158,17 +158,16 @@ class RowPredictor:
         predictions = most_probable(model.config, predictions, request.top_k)
         return [_with_leaves(one, _rounded) for one in predictions]
 
-    def _entry(self, row: TableRow) -> tuple[JsonObject, Example]:
-        """Return the copied columns and the example of a row."""
-        copied = {n: _copied(row, n) for n in _names(row, self.request.columns)}
-        return copied, self.task.example_without_label(row)
-
     def _parser(self) -> Callable[[TableRow], tuple[JsonObject, Example]]:
-        """Return `_entry`, which refuses a text after pairs of texts, or a pair."""
+        """Return a function: row → copied columns and example.
+
+        It refuses a text after pairs of texts, or a pair after texts.
+        """
         first: list[TextExample] = []
 
         def parse(row: TableRow) -> tuple[JsonObject, Example]:
-            copied, example = self._entry(row)
+            copied = {n: _copied(row, n) for n in _names(row, self.request.columns)}
+            example = self.task.example_without_label(row)
             if isinstance(example, TextExample):
                 first.extend([] if first else [example])
                 require_same_number(example, first[0])
