@@ -19,17 +19,6 @@ class BaselineComparison(NamedTuple):
     rule: str
     limit: float
 
-    def lines(self, part: str = "") -> Iterator[str]:
-        """Yield a line if the model is no better than the rule."""
-        is_error = "squared_error" in self.name
-        least = is_error or self.name.endswith("_loss")
-        if not (self.value < self.limit if least else self.value > self.limit):
-            value, limit = (
-                format(number, ".4g" if is_error else ".4f")
-                for number in (self.value, self.limit)
-            )
-            yield f"{part}{self.name} {value} is no better than {self.rule}: {limit}"
-
 
 def comparisons(scores: Mapping[str, float]) -> Iterator[BaselineComparison]:
     """Yield the comparison with each baseline among the scores."""
@@ -45,5 +34,8 @@ def no_better(scores: Mapping[str, float]) -> Iterator[str]:
     """Yield a line for each baseline, of validation and test, that is not beaten."""
     for part in ("", "test_"):
         own = {k.removeprefix(part): v for k, v in scores.items() if k.startswith(part)}
-        for comparison in comparisons(own):
-            yield from comparison.lines(part)
+        for name, value, rule, limit in comparisons(own):
+            is_error = "squared_error" in name
+            least, f = is_error or name.endswith("_loss"), ".4g" if is_error else ".4f"
+            if not (value < limit if least else value > limit):
+                yield f"{part}{name} {value:{f}} is no better than {rule}: {limit:{f}}"
