@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
@@ -25,10 +25,7 @@ from bert_jax.model.finite import nonfinite_names
 from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.model.layers import target_device
 from bert_jax.pretrained import Model
-from bert_jax.storage.files import JsonObject
-from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import FinetuningTask
-from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Example, Prediction, Split, SplitOutputs, by_row
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.terminal.cores import num_cores
@@ -286,31 +283,3 @@ class Unread:
         unknown = self._report.warnings("use a model whose vocabulary has them")
         for line in cut + unknown:
             warn(f"{name}: {line}")
-
-
-def predict_rows(
-    model: Model,
-    data: ExamplesConfig,
-    rows: Sequence[JsonObject],
-    kind: str,
-    method: str,
-    batch_size: int,
-) -> list[Prediction]:
-    """Return the predictions of a fine-tuned model for rows of texts.
-
-    Args:
-        kind: how the name of the model's task must begin.
-        method: of `Predictor`, for messages.
-    """
-    name = task_name_of(model.config)
-    if not name.startswith(kind):
-        raise ValueError(
-            f"The model was fine-tuned on {name}, but {method} is for another task; "
-            "load a model that was fine-tuned on that."
-        )
-    task = finetuning_task(name, data, model.config)
-    examples = [
-        task.example_without_label(TableRow(row, f"text {number}"))
-        for number, row in enumerate(rows)
-    ]
-    return predict_examples(task, model, examples, batch_size)

@@ -14,10 +14,12 @@ from bert_jax.inference.arguments import (
     require_texts_or_pairs,
     require_two_sides,
 )
-from bert_jax.inference.batching import predict_rows
+from bert_jax.inference.batching import predict_examples
 from bert_jax.inference.thresholds import most_probable
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
+from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tokenization import Tokenizer
 
@@ -123,6 +125,23 @@ class FinetunedPredictor:
         batch_size: int,
         data: ExamplesConfig | None = None,
     ) -> list[Prediction]:
+        """Return the predictions for rows of texts.
+
+        Args:
+            kind: how the name of the model's task must begin.
+            method: for messages.
+            data: how rows are read; None: as in the fine-tuning.
+        """
         require_count("batch_size", batch_size)
-        data = data or self.data
-        return predict_rows(self.model, data, rows, kind, method, batch_size)
+        name = task_name_of(self.config)
+        if not name.startswith(kind):
+            raise ValueError(
+                f"The model was fine-tuned on {name}, but {method} is for another "
+                "task; load a model that was fine-tuned on that."
+            )
+        task = finetuning_task(name, data or self.data, self.config)
+        examples = [
+            task.example_without_label(TableRow(row, f"text {number}"))
+            for number, row in enumerate(rows)
+        ]
+        return predict_examples(task, self.model, examples, batch_size)
