@@ -44,16 +44,13 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     ranks = [value["rank"] for value in ranked]
     return {
         "ranks": [
-            {"low": low, "high": high, "count": _count(ranks, low, high)}
+            {"low": low, "high": high}
+            | {"count": sum(low <= rank <= (high or rank) for rank in ranks)}
             for low, high in _RANGES
         ],
         "num_queries": len(ranked),
         **worst.listed(lambda i: _entry(ranked[i], examples)),
     }
-
-
-def _count(ranks: Sequence[int], low: int, high: int | None) -> int:
-    return sum(low <= rank and (high is None or rank <= high) for rank in ranks)
 
 
 def _entry(value: JsonObject, examples: Sequence[Example]) -> JsonObject:

@@ -1,7 +1,5 @@
 """Errors in plain labels of words, such as parts of speech."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
@@ -84,15 +82,10 @@ def _item(entry: JsonObject) -> Item:
     words = list(zip(*(entry[name] for name in names), strict=True))
     wrong = [(gold, predicted) for _, gold, predicted in words if gold != predicted]
     facts = [("wrong labels", f"{len(wrong)} of {len(words)}")]
-    return Item(entry["where"], facts, [Passage("words", _spans(words))], wrong)
-
-
-def _spans(words: Sequence[tuple[str, str, str]]) -> list[MarkedSpan]:
-    """Return words with those marked whose label is wrong."""
     spans = [
         MarkedSpan(word)
         if gold == predicted
         else MarkedSpan(word, "wrong", f"{gold} → {predicted}")
         for word, gold, predicted in words
     ]
-    return spaced(spans)
+    return Item(entry["where"], facts, [Passage("words", spaced(spans))], wrong)

@@ -62,6 +62,9 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         second = probabilities(np.ones_like(gold))
         report["threshold"] = threshold_of(second, gold == 1)
     losses = -np.log(np.maximum(of_gold, LEAST_PROBABILITY))
+    worst = WorstExamples()
+    for i in np.flatnonzero(gold != predicted).tolist():
+        worst.add(float(losses[i]), i, [(labels[gold[i]], labels[predicted[i]])])
     columns = {
         "label": [labels[i] for i in gold],
         "prediction": [labels[i] for i in predicted],
@@ -69,19 +72,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         "label_probability": of_gold.tolist(),
         "loss": losses.tolist(),
     }
-    return report | _worst(columns, predictions.examples)
-
-
-def _worst(
-    columns: dict[str, list[Any]], examples: Sequence[TextExample]
-) -> JsonObject:
-    """Return the wrong examples to list, with their values of the columns."""
-    worst = WorstExamples()
-    both = zip(columns["label"], columns["prediction"], strict=True)
-    for i, (gold, predicted) in enumerate(both):
-        if gold != predicted:
-            worst.add(columns["loss"][i], i, [(gold, predicted)])
-    return worst_texts(worst, examples, columns)
+    return report | worst_texts(worst, predictions.examples, columns)
 
 
 def worst_texts(
