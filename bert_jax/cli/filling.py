@@ -11,16 +11,14 @@ import tyro
 from bert_jax.cli.command import option_value, parse
 from bert_jax.terminal.messages import one_line, printable
 
-_TextArguments = Annotated[
-    tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TEXT ...")
-]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FillOptions:
     """Fill the masks of texts by a pretrained model."""
 
-    text: _TextArguments = ()
+    text: Annotated[
+        tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="TEXT ...")
+    ] = ()
     """Texts with [MASK] (or <mask>) in place of one word or several; none, or -: the
     lines of standard input, each answered as it comes."""
     model: str

@@ -50,8 +50,9 @@ def read_fork(
     options_class: type[PretrainingFork], arguments: Sequence[str], verb: str
 ) -> PretrainingFork | FinetuningFork:
     """Parse with the configuration of the run as defaults, which RUN and --at name."""
-    step = _whole_number(option_value(arguments, "--at"))
-    output = option_value(arguments, "--output")
+    step, output = None, option_value(arguments, "--output")
+    with contextlib.suppress(ValueError):
+        step = int(option_value(arguments, "--at") or "")
     if step is None or output is None or arguments[0].startswith("-"):
         parse(options_class, arguments, verb)  # prints the help, or raises
         raise UsageError(_USAGE)
@@ -76,12 +77,6 @@ def read_fork(
     if options.source != source:
         raise UsageError(_USAGE)
     return options
-
-
-def _whole_number(text: str | None) -> int | None:
-    with contextlib.suppress(ValueError):
-        return None if text is None else int(text)
-    return None
 
 
 _USAGE = (

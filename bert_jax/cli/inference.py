@@ -31,11 +31,6 @@ from bert_jax.terminal.messages import UsageError, printable, say
 if TYPE_CHECKING:
     from bert_jax.apps.corpus.shard_job import ShardJob
 
-_Outputs = Annotated[
-    tyro.conf.UseAppendAction[tuple[str, ...]],
-    tyro.conf.arg(metavar="FILE.html|DIRECTORY"),
-]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FinetunedOptions:
@@ -53,7 +48,10 @@ class EvaluateOptions(FinetunedOptions):
     input: str = ""
     """File to score, or a directory or tfds:NAME as data.path; empty: what the run was
     validated on."""
-    output: _Outputs = ()
+    output: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        tyro.conf.arg(metavar="FILE.html|DIRECTORY"),
+    ] = ()
     """FILE.html to write on what the model gets wrong: scores by class, confusions,
     calibration, thresholds, the worst examples; with the same as .json beside it. Or a
     directory for the task's official prediction files. May be given for each."""

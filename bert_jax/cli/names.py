@@ -162,18 +162,14 @@ def with_present_names(
         if written not in (name, "--model"):
             print(f"bert-jax: {written} is now {name}.", file=sys.stderr)
         if (written, name) == ("--report", "--output"):
-            _require_page(match[2] or "".join(arguments[place : place + 1]))
+            page = (match[2] or "".join(arguments[place : place + 1])).lstrip("=")
+            if not page.endswith(".html"):  # it would name a directory
+                raise UsageError(f"report={page} must end in .html.")
         words.append(name + (match[2] or ""))
     if verb in SIZE_FIRST and words and not words[0].startswith("-"):
         words.insert(0, "--model")
     words = _with_one_input(options_class, _model_first(words, verb))
     return words + list(arguments[end:])
-
-
-def _require_page(value: str) -> None:
-    """Raise UsageError for a page's former option that would name a directory."""
-    if not value.endswith(".html"):
-        raise UsageError(f"report={value.lstrip('=')} must end in .html.")
 
 
 def _other_names(options_class: type, verb: str) -> dict[str, str]:
