@@ -257,13 +257,12 @@ def sections(report: JsonObject) -> list[Section]:
         "first accepted answer looks like, and by the words of that answer and of the "
         "document, split at white space."
     )
-    items = [_item(entry) for entry in report["worst"]]
     about = "First the answers without any right word, of these the surest ones."
     return [
         Section("groups", "Questions", note, tables),
         Section("errors", "Errors", "", [Table("Answers by error", errors, rows)]),
         calibration_section(report["calibration"], "the answer", "is an exact match"),
-        worst_section(report, about, items, unit="questions"),
+        worst_section(report, about, _item, unit="questions"),
     ]
 
 

@@ -73,13 +73,12 @@ def sections(report: JsonObject) -> list[Section]:
         "The recall is the accuracy of the questions whose right choice stands at that "
         f"position, from 0. A guess is right for {report['chance']:.1%}."
     )
-    items = [_item(entry) for entry in report["worst"]]
     about = "The questions whose right choice has the lowest probability."
     return [
         Section("classes", "Positions", note, [table]),
         confusion_section(report, "A class is a position here."),
         calibration_section(report["calibration"], "the predicted choice", "is right"),
-        worst_section(report, about, items, unit="questions"),
+        worst_section(report, about, _item, unit="questions"),
     ]
 
 

@@ -80,7 +80,6 @@ def sections(report: JsonObject) -> list[Section]:
         "The first texts whose own text has the lowest rank, and what was ranked first "
         "in its place. That may belong to the text, too, though no pair says so."
     )
-    items = [_item(entry) for entry in report["worst"]]
     of_queries = report | {"num_examples": total}
     return [
         Section(
@@ -89,7 +88,7 @@ def sections(report: JsonObject) -> list[Section]:
             "Of a text with several partners, the rank is that of the best one.",
             [Table("Rank of the right text", columns, rows)],
         ),
-        worst_section(of_queries, about, items, "first texts"),
+        worst_section(of_queries, about, _item, "first texts"),
     ]
 
 

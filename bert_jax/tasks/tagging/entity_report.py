@@ -185,9 +185,8 @@ def sections(report: JsonObject) -> list[Section]:
     if report["calibration"]:
         what = "a predicted entity"
         shown.append(calibration_section(report["calibration"], what, "is correct"))
-    items = [_item(entry) for entry in report["worst"]]
     note = "The sentences with the most wrong entities."
-    return [*shown, worst_section(report, note, items, unit="sentences")]
+    return [*shown, worst_section(report, note, _item, unit="sentences")]
 
 
 def _kinds_table(kinds: dict[str, int]) -> Table:

@@ -66,14 +66,13 @@ def sections(report: JsonObject) -> list[Section]:
     """Return what to show of an analysis."""
     table = class_table(report, "Scores by label", "label", ("macro", "weighted"))
     note = f"Of {report['num_words']:,} words."
-    items = [_item(entry) for entry in report["worst"]]
     of = "the predicted label"
     about = "The sentences with the most wrong labels; each is gold → predicted."
     return [
         Section("classes", "Labels", note, [table]),
         confusion_section(report),
         calibration_section(report["calibration"], of, "is right"),
-        worst_section(report, about, items, unit="sentences"),
+        worst_section(report, about, _item, unit="sentences"),
     ]
 
 

@@ -1,6 +1,6 @@
 """Errors in the class of a text, or of a pair of texts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,19 +112,22 @@ def sections(report: JsonObject) -> list[Section]:
         what = f"The class {report['positive_class']!r} is predicted"
         values = report["threshold"]
         shown.append(threshold_section(values, what, report["checkpoint"]))
-    items = [_item(entry) for entry in report["worst"]]
     note = (
         "The texts whose own class has the lowest probability, so that the model is "
         "most confidently wrong. Some labels may be wrong, not the model. The loss is "
         "the negative logarithm of that probability, in nats."
     )
-    return [*shown, worst_section(report, note, items)]
+    return [*shown, worst_section(report, note, _item)]
 
 
 def worst_section(
-    report: JsonObject, note: str, items: Sequence[Item], unit: str = "texts"
+    report: JsonObject,
+    note: str,
+    item: Callable[[JsonObject], Item],
+    unit: str = "texts",
 ) -> Section:
     """Return the section of the worst examples, of which some may be listed."""
+    items = [item(entry) for entry in report["worst"]]
     wrong, total = report["num_wrong"], report["num_examples"]
     extent = f"{wrong:,} of {total:,} {unit} are wrong ({wrong / max(total, 1):.1%})"
     if len(items) < wrong:

@@ -71,13 +71,12 @@ def sections(report: JsonObject) -> list[Section]:
         section = threshold_section(report["threshold"], what, report["checkpoint"])
         section.parts.append(_table_of_thresholds(report))
         shown.append(section)
-    items = [_item(entry) for entry in report["worst"]]
     note = (
         "The texts with the highest loss: the sum over the classes of the negative "
         "logarithm of the probability of what is right, in nats. Some labels may be "
         "wrong, not the model."
     )
-    return [*shown, worst_section(report, note, items)]
+    return [*shown, worst_section(report, note, _item)]
 
 
 def _table_of_thresholds(report: JsonObject) -> Table:
