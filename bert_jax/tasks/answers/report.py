@@ -244,7 +244,6 @@ def _holds(places: Sequence[tuple[int, int]], character: int) -> bool:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     tables: list[Block] = [
         _group_table(_GROUPS[name], rows) for name, rows in report["groups"].items()
     ]

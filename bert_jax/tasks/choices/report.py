@@ -66,7 +66,6 @@ def _entry(example: ChoiceExample, value: Prediction) -> JsonObject:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     title = "Scores by position of the right choice"
     table = class_table(report, title, "position", ("macro",))
     note = (

@@ -68,7 +68,6 @@ def _entry(value: JsonObject, examples: Sequence[Example]) -> JsonObject:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     total = report["num_queries"]
     columns = [Column("rank"), Column("first texts", "whole")]
     columns.append(Column("fraction", "percent", has_bar=True))

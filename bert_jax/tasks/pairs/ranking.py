@@ -190,7 +190,6 @@ class PairRankingTask(FinetuningTask):
         return {name: scores[name] for name in ("mrr@10", "recall@1")}
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
-        """Write predictions.tsv: index, score, label and the two texts."""
         return [write_scores(predictions, directory)]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:

@@ -59,7 +59,6 @@ def _summary(scores: Float[np.ndarray, " _"]) -> JsonObject:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     labels, scores = (report["points"][name] for name in ("label", "score"))
     scatter = Chart(
         "Score against label",

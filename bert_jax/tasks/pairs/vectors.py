@@ -227,7 +227,6 @@ class PairVectorsTask(FinetuningTask):
         return correlations(predictions.examples, predictions.values)
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
-        """Write predictions.tsv: index, score, label and the two texts."""
         return [write_scores(predictions, directory)]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:

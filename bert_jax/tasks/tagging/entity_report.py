@@ -168,7 +168,6 @@ def _entry(sentence: Sentence, value: Prediction) -> JsonObject:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     table = class_table(report, "Scores by type", "type", ("micro", "macro"))
     about = (
         "An entity is correct if its type and all its words are right, as conlleval "

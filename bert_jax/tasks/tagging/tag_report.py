@@ -63,7 +63,6 @@ def _entry(sentence: Sentence, value: Prediction) -> JsonObject:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     table = class_table(report, "Scores by label", "label", ("macro", "weighted"))
     note = f"Of {report['num_words']:,} words."
     of = "the predicted label"

@@ -94,7 +94,6 @@ def worst_texts(
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     common = report["commonest_class"]
     table = class_table(report, "Scores by class", "class", ("macro", "weighted"))
     shown = [

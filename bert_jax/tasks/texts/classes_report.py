@@ -60,7 +60,6 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     averages = ("micro", "macro", "weighted")
     table = class_table(report, "Scores by class", "class", averages)
     note = "Each text has any number of classes; each class is a decision of its own."

@@ -107,7 +107,6 @@ def by_range(
 
 
 def sections(report: JsonObject) -> list[Section]:
-    """Return what to show of an analysis."""
     gold, predicted = (report["points"][name] for name in ("label", "prediction"))
     histogram, limits = report["histogram"], with_margin([*gold, *predicted])
     scatter = Chart(
