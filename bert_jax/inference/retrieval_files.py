@@ -87,22 +87,17 @@ def known_only(
     queries: Mapping[str, str],
 ) -> tuple[dict[str, dict[str, NumberT]], list[str]]:
     """Return the values of known queries and documents, and a line on the others."""
-    unknown_queries = [name for name in values if name not in queries]
     documents = dict.fromkeys(name for own in values.values() for name in own)
-    unknown_documents = [name for name in documents if name not in corpus]
+    unknown = {
+        "queries": [name for name in values if name not in queries],
+        "documents": [name for name in documents if name not in corpus],
+    }
     known = {
         query: {name: value for name, value in own.items() if name in corpus}
         for query, own in values.items()
         if query in queries
     }
-    lines = [
-        counted(names, f"unknown {what}")
-        for names, what in (
-            (unknown_queries, "queries"),
-            (unknown_documents, "documents"),
-        )
-        if names
-    ]
+    lines = [counted(ids, f"unknown {what}") for what, ids in unknown.items() if ids]
     return {query: own for query, own in known.items() if own}, lines
 
 
