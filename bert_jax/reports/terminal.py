@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from bert_jax.reports.report import sections
 from bert_jax.storage.files import JsonObject
@@ -25,8 +25,6 @@ MAX_CLASSES = 5
 """The classes of a matrix that is printed."""
 MAX_EXAMPLES = 3
 _MAX_CHARACTERS = 300
-_JUSTIFY: dict[bool, Literal["left", "right"]] = {True: "left", False: "right"}
-"""Of a column, by whether it holds words."""
 
 
 def print_report(report: JsonObject) -> None:
@@ -56,7 +54,7 @@ def _print_table(console: "Console", table: Table) -> None:
     drawn = RichTable(title=printable(table.title), title_justify="left")
     for column in table.columns:
         title = Text(printable(column.title))
-        drawn.add_column(title, justify=_JUSTIFY[column.format == "text"])
+        drawn.add_column(title, justify="left" if column.format == "text" else "right")
     end = len(table.rows) - table.last_rows
     hidden = max(end - MAX_ROWS, 0)
     for i, row in enumerate(table.rows):
