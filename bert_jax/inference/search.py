@@ -83,14 +83,15 @@ def nearest(
     with np.errstate(over="ignore"):  # float64 may hold more than the device
         queries = np.asarray(queries, np.float32)
     _require_finite("queries", queries, 0)
-    k = min(k, len(corpus))
+    num_queries, k = len(queries), min(k, len(corpus))
+    if num_queries > _QUERIES:  # the last part is as long as the others
+        queries = np.pad(queries, ((0, -num_queries % _QUERIES), (0, 0)))
     # Small corpora share few shapes, so that few programs are compiled.
     block = max(k, min(block, 1 << max(len(corpus) - 1, k, 1).bit_length()))
     parts = [
-        jax.device_put(_padded(queries[i : i + _QUERIES], len(queries)))
-        for i in range(0, len(queries), _QUERIES)
+        _prepare(jax.device_put(queries[i : i + _QUERIES]), similarity)
+        for i in range(0, num_queries, _QUERIES)
     ]
-    parts = [_prepare(part, similarity) for part in parts]
     best: list[Best] = [
         (jnp.full((len(part), k), -jnp.inf), jnp.zeros((len(part), k), jnp.int32))
         for part in parts
@@ -108,7 +109,7 @@ def nearest(
         jax.block_until_ready(best[-1:])
         if progress:
             shown.advance(len(rows))
-    return _hits(best, len(queries), k)
+    return _hits(best, num_queries, k)
 
 
 def _hits(best: list[Best], num_queries: int, k: int) -> Hits:
@@ -119,12 +120,6 @@ def _hits(best: list[Best], num_queries: int, k: int) -> Hits:
     return Hits(
         indices[:num_queries].astype(np.int64), scores[:num_queries].astype(np.float32)
     )
-
-
-def _padded(rows: np.ndarray, total: int) -> Float[np.ndarray, "Q D"]:
-    """Return the last of several parts as long as the others."""
-    missing = _QUERIES - len(rows) if total > _QUERIES else 0
-    return np.pad(np.asarray(rows, np.float32), ((0, missing), (0, 0)))
 
 
 def _require_finite(name: str, vectors: np.ndarray, first: int) -> None:
