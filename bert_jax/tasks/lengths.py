@@ -69,9 +69,8 @@ def chosen_length_line(
             f"max_length={after.max_length} in place of the model's own {own}; an "
             "export has it, too."
         )
-    return f"{chosen}: the default, since the model has no length of its own." * bool(
-        chosen
-    )
+    line = f"{chosen}: the default, since the model has no length of its own."
+    return line if chosen else ""
 
 
 def cut_lines(
