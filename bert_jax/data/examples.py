@@ -107,12 +107,18 @@ class TokenizedExamples:
 
 def from_rows(
     rows: list[tuple[list[int], int]],
-    example: Int32[np.ndarray, " N"],
+    example: Int32[np.ndarray, " N"] | None = None,
     by_example: dict[str, np.ndarray] | None = None,
     by_token: dict[str, np.ndarray] | None = None,
     choices: int = 1,
 ) -> TokenizedExamples:
-    """Return the examples of rows that `build_row` made."""
+    """Return the examples of rows that `build_row` made.
+
+    Args:
+        example: as the field; None: one tokenized example for each raw one.
+    """
+    if example is None:
+        example = np.arange(len(rows) // choices, dtype=np.int32)
     lengths = [len(ids) for ids, _ in rows]
     return TokenizedExamples(
         tokens=np.concatenate([np.array(ids, np.int32) for ids, _ in rows]),

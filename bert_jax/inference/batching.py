@@ -117,7 +117,7 @@ def rows_of(
         rows.append((ids, second))
     longest = max((len(ids) for ids, _ in rows), default=0)
     warn_untrained_positions(longest, model.trained_length)
-    return from_rows(rows, np.arange(len(rows), dtype=np.int32))
+    return from_rows(rows)
 
 
 def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:

@@ -105,12 +105,8 @@ class MultipleChoiceTask(FinetuningTask):
         labels = [
             -1 if example.label is None else example.label for example in examples
         ]
-        return from_rows(
-            rows,
-            np.arange(len(examples), dtype=np.int32),
-            by_example={"label": np.array(labels, np.int32), "cut": np.array(cut)},
-            choices=num_choices,
-        )
+        by_example = {"label": np.array(labels, np.int32), "cut": np.array(cut)}
+        return from_rows(rows, by_example=by_example, choices=num_choices)
 
     def warnings(self, split: Split) -> list[str]:
         num_choices = [len(example.choices) for example in split.examples]

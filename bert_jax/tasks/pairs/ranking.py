@@ -108,12 +108,7 @@ class PairRankingTask(FinetuningTask):
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
-        return from_rows(
-            rows,
-            np.arange(len(examples), dtype=np.int32),
-            by_example,
-            choices=num_others,
-        )
+        return from_rows(rows, by_example=by_example, choices=num_others)
 
     def score_warnings(self, split: Split) -> list[str]:
         number = sum(

@@ -118,12 +118,8 @@ class PairVectorsTask(FinetuningTask):
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
-        return from_rows(
-            rows,
-            np.arange(len(examples), dtype=np.int32),
-            by_example | {"text_ids": text_ids(examples)},
-            choices=num_texts,
-        )
+        by_example["text_ids"] = text_ids(examples)
+        return from_rows(rows, by_example=by_example, choices=num_texts)
 
     @property
     def max_tokens(self) -> int:

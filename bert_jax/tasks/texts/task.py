@@ -140,7 +140,7 @@ class TextTask(FinetuningTask):
         by_example = {"cut": cut}
         if all(example.label is not None for example in examples):
             by_example["label"] = self._label_array(examples)
-        return from_rows(rows, np.arange(len(rows), dtype=np.int32), by_example)
+        return from_rows(rows, by_example=by_example)
 
     @abc.abstractmethod
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
