@@ -65,61 +65,42 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     """
     pairs = list(zip(predictions.examples, predictions.values, strict=True))
     matches: Counter[tuple[str, str]] = Counter()
-    kinds: Counter[str] = Counter()
-    counts = {name: Counter[str]() for name in ("gold", "predicted", "correct")}
+    kinds, correct = Counter[str](), Counter[str]()
     probabilities: list[float] = []
     came_true: list[bool] = []
     worst = WorstExamples()
     for i, (sentence, value) in enumerate(pairs):
         entity_matches = matched(sentence, value)
         wrong = [match for match in entity_matches if match.error != "correct"]
-        right = {
-            match.predicted for match in entity_matches if match.error == "correct"
-        }
+        right = {m.predicted for m in entity_matches if m.error == "correct"}
         own = (entity["score"] for entity in value["entities"])
         scores = dict(zip(_predicted(value), own, strict=True))
         probabilities += scores.values()
         came_true += [entity in right for entity in scores]
-        _count(entity_matches, matches, kinds, counts)
+        correct.update(entity.type for entity in right if entity)
+        for match in entity_matches:
+            matches[_types(match)] += 1
+            kinds[match.error] += 1
+            if "boundaries" in match.error:
+                kinds[match.boundaries] += 1
         if wrong:
             # More errors are worse; of equally many, the surer predictions.
             surest = max((scores[m.predicted] for m in wrong if m.predicted), default=0)
             worst.add(len(wrong) + surest / 2, i, map(_types, wrong))
-    types = sorted(set(counts["gold"]) | set(counts["predicted"]))
-    by_type = [
-        MatchCounts(**{name: own[type_] for name, own in counts.items()})
-        for type_ in types
-    ]
+    types = sorted(set[str]().union(*matches) - {NO_ENTITY})
     names = [*types, NO_ENTITY]
-    matrix = [[matches[gold, other] for other in names] for gold in names]
+    matrix = np.array([[matches[gold, other] for other in names] for gold in names])
+    sums = zip(types, matrix.sum(1).tolist(), matrix.sum(0).tolist(), strict=False)
+    by_type = [MatchCounts(g, p, correct[type_]) for type_, g, p in sums]
     return {
         "calibration": calibration_of(
             np.array(probabilities, np.float64), np.array(came_true, bool)
         ),
         **class_scores(types, by_type),
-        **confusions(names, np.array(matrix)),
+        **confusions(names, matrix),
         "error_kinds": dict(kinds),
         **worst.listed(lambda i: _entry(*pairs[i])),
     }
-
-
-def _count(
-    entity_matches: Sequence[EntityMatch],
-    matches: Counter[tuple[str, str]],
-    kinds: Counter[str],
-    counts: dict[str, Counter[str]],
-) -> None:
-    """Count the matches of a sentence by pair of types, by error, and by type."""
-    for match in entity_matches:
-        matches[_types(match)] += 1
-        kinds[match.error] += 1
-        if "boundaries" in match.error:
-            kinds[match.boundaries] += 1
-        for name, entity in (("gold", match.gold), ("predicted", match.predicted)):
-            if entity:
-                counts[name][entity.type] += 1
-        if match.error == "correct" and match.gold:
-            counts["correct"][match.gold.type] += 1
 
 
 def matched(sentence: Sentence, value: Prediction) -> list[EntityMatch]:
