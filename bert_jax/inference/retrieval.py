@@ -233,8 +233,7 @@ def stored_vectors(
             remove_temporaries(directory)  # of a search that was killed
             write_matrix(parts(), bert.config.hidden_size, path)
             warn_of_cuts(counts, bert.embedding, bert.config, "corpus")
-    stored: np.ndarray = np.load(path, mmap_mode="r")
-    return stored
+    return np.load(path, mmap_mode="r")
 
 
 def rerank(

@@ -259,8 +259,7 @@ class FinetuningTask(Task):
 
     def texts(self, example: Example) -> tuple[str, ...]:
         """Return the texts that the model reads; equal ones are the same example."""
-        texts: tuple[str, ...] = example.texts
-        return texts
+        return example.texts
 
     def classes(self, example: Example) -> tuple[str, ...]:
         """Return the classes of which both splits should have an example."""
@@ -287,8 +286,7 @@ class FinetuningTask(Task):
     def max_tokens(self) -> int:
         """The most tokens that an example may have."""
         positions = self.model.max_position_embeddings
-        limit: int = getattr(self.data, self.length_option)
-        return min(limit or positions, positions)
+        return min(getattr(self.data, self.length_option) or positions, positions)
 
     def warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that tokenizing cut or left out."""

@@ -198,5 +198,4 @@ def _losses(
     # The logarithm of 0 is -inf; NaN stays NaN.
     with np.errstate(divide="ignore", invalid="ignore"):
         log_wrong = highest[:, 0] / temperature + np.log(sums)
-        losses: Float[np.ndarray, " P"] = np.logaddexp(log_wrong[rows], own) - own
-    return losses
+        return np.logaddexp(log_wrong[rows], own) - own

@@ -48,8 +48,7 @@ def _places(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
     """Return each value's rank from 0 to 1; equal ones share the mean of theirs."""
     from scipy.stats import rankdata
 
-    places: Float[np.ndarray, " N"] = (rankdata(values) - 1) / max(len(values) - 1, 1)
-    return places
+    return (rankdata(values) - 1) / max(len(values) - 1, 1)
 
 
 def _summary(scores: Float[np.ndarray, " _"]) -> JsonObject:

@@ -193,7 +193,7 @@ class PairVectorsTask(FinetuningTask):
         options: dict[str, Any] = {"pooling": self.data.embedding.pooling}
         if "skip" in batch:
             options["skip"] = batch["skip"][:, texts].reshape(-1)
-        vectors: Float[Array, "_ D"] = compute(
+        return compute(
             self.model,
             params,
             "embed",
@@ -202,7 +202,6 @@ class PairVectorsTask(FinetuningTask):
             normalize=False,
             **options,
         )
-        return vectors
 
     def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return (batch["row"] >= 0).sum(dtype=jnp.float32)
@@ -317,10 +316,7 @@ class ContrastivePairsTask(PairVectorsTask, ComparedTask):
         """Return the `loss`, and how many `negatives` each pair was compared with."""
         c = self.data.sentence_pairs
         loss = info_nce(own, everyone, first, c.temperature, c.symmetric, c.dimensions)
-        return {
-            "loss": loss,
-            "negatives": num_wrong_choices(own, everyone, first),
-        }
+        return {"loss": loss, "negatives": num_wrong_choices(own, everyone, first)}
 
     def scores_among(self, outputs: SplitOutputs) -> dict[str, float]:
         """Return the scores of finding each second text among all of the split.

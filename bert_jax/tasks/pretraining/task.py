@@ -115,10 +115,7 @@ def pretraining_scores(
     """Return the model's scores of the tokens to predict, and of the pairs."""
     masked = batch.masked
     rows = (masked.inputs, masked.predicted, batch.first)
-    scores: tuple[Array, Array] = compute(
-        model, params, "pretraining_scores", *rows, dropout_key=dropout_key
-    )
-    return scores
+    return compute(model, params, "pretraining_scores", *rows, dropout_key=dropout_key)
 
 
 @final

@@ -78,8 +78,7 @@ def largest(
     for i, size in enumerate(np.abs(errors).tolist()):
         worst.add(size, i)
     values = {name: column.tolist() for name, column in columns.items()}
-    listed: list[JsonObject] = worst_texts(worst, examples, values)["worst"]
-    return listed
+    return worst_texts(worst, examples, values)["worst"]
 
 
 def _errors(error: Float[np.ndarray, " N"]) -> dict[str, float]:
