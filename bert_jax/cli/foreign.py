@@ -9,7 +9,7 @@ class Theirs(NamedTuple):
 
     names: str
     """As they are written there, separated by spaces."""
-    ours: str
+    ours: str = ""
     """Options or verbs here, separated by |; a hint has the first that the verb has."""
     note: str = ""
     """What differs here."""
@@ -33,7 +33,6 @@ THEIRS = {
         ),
         Theirs(
             "--config_name --config --task_name --model_type",
-            "",
             absent="a task or a configuration stands first",
         ),
         Theirs(
@@ -127,35 +126,30 @@ THEIRS = {
         Theirs("--random_seed --random_state", "--seed"),
         Theirs(
             "--resume_from_checkpoint --resume",
-            "",
             absent="the same command with the same --workdir goes on",
         ),
         Theirs(
-            "--do_train --do_eval --do_predict", "", absent="the verb says what is done"
+            "--do_train --do_eval --do_predict", absent="the verb says what is done"
         ),
         Theirs(
             "--push_to_hub --hub_model_id",
-            "",
             absent="`convert export --to huggingface` writes what can be uploaded",
         ),
-        Theirs("--trust_remote_code", "", absent="no code of a model is run"),
-        Theirs("--torch_compile", "", absent="every step is compiled"),
-        Theirs("--group_by_length", "", absent="it is always done; --data.num-buckets"),
-        Theirs("--num_labels", "", absent="the classes are those of the training file"),
+        Theirs("--trust_remote_code", absent="no code of a model is run"),
+        Theirs("--torch_compile", absent="every step is compiled"),
+        Theirs("--group_by_length", absent="it is always done; --data.num-buckets"),
+        Theirs("--num_labels", absent="the classes are those of the training file"),
         Theirs(
             "--do_lower_case --uncased",
-            "",
             absent="the tokenizer knows; `vocab --cased`",
         ),
         Theirs(
             "--load_best_model_at_end --save_best_model --save_strategy "
             "--eval_strategy --evaluation_strategy --metric_for_best_model",
-            "",
             absent="the best checkpoint is kept, and the newest ones",
         ),
         Theirs(
             "--device --gpu --gpus --use_gpu --cuda --no_cuda --use_cpu",
-            "",
             absent=_GPUS,
         ),
         Theirs(
@@ -196,11 +190,10 @@ THEIRS = {
         Theirs("-dim", "--model.hidden-size", absent="the model has its own"),
         Theirs("-label", "--label-column", "a column, not __label__ in the text"),
         Theirs("-pretrainedVectors", "--init-from"),
-        Theirs("-thread", "", absent="all cores are used"),
+        Theirs("-thread", absent="all cores are used"),
         Theirs(
             "-wordNgrams -minn -maxn -ws -bucket -minCount -minCountLabel -neg "
             "-lrUpdateRate",
-            "",
             absent="the model reads all tokens in their order",
         ),
         Theirs("supervised", "finetune text-classification"),
@@ -222,7 +215,7 @@ THEIRS = {
         Theirs("--training.seed --system.seed", "--seed"),
         Theirs("--training.optimizer.learn_rate", "--optimizer.peak-learning-rate"),
         Theirs("--nlp.batch_size", "--batch-size"),
-        Theirs("--gpu-id", "", absent=_GPUS),
+        Theirs("--gpu-id", absent=_GPUS),
         Theirs("-o", "--workdir|--output"),
         Theirs("benchmark-accuracy", "evaluate"),
         Theirs("apply", "predict"),
