@@ -19,7 +19,7 @@ from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import number_report
-from bert_jax.tasks.texts.examples import TextExample, regression_output
+from bert_jax.tasks.texts.examples import TextExample, regression_output, require_labels
 from bert_jax.tasks.texts.task import TextTask
 
 
@@ -39,7 +39,8 @@ class NumberTask(TextTask):
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
         return model is None or model.problem_type == cls.problem_type
 
-    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+    def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        require_labels(examples, self.data)
         return regression_output(examples, self.data)
 
     def targets(self, examples: Sequence[TextExample]) -> tuple[float, float]:

@@ -89,10 +89,6 @@ class TextTask(FinetuningTask):
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
         require_labels(examples, self.data)
-        return self._outputs_of(examples)
-
-    def _outputs_of(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        """Return the names of the head's outputs: the classes."""
         return classes(examples, self.data)
 
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
