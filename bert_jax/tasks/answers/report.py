@@ -220,13 +220,10 @@ def excerpt(context: str, places: dict[str, list[tuple[int, int]]]) -> list[list
     A text is `both`, `gold`, `predicted`, "" or, where something is left out, `cut`.
     """
     ranges = [place for own in places.values() for place in own] or [(0, 0)]
-    ends = {0, len(context)}
     shown = [(max(0, a - _MARGIN), min(len(context), b + _MARGIN)) for a, b in ranges]
-    for start, end in [*ranges, *shown]:
-        ends |= {start, end}
+    ends = {0, len(context), *itertools.chain(*ranges, *shown)}
     parts: list[list[str]] = []
-    bounds = sorted(ends)
-    for start, end in itertools.pairwise(bounds):
+    for start, end in itertools.pairwise(sorted(ends)):
         inside = [name for name, own in places.items() if _holds(own, start)]
         kind = "both" if len(inside) == 2 else (inside or [""])[0]
         text = context[start:end]
