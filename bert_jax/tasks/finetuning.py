@@ -84,6 +84,8 @@ class FinetuningTask(Task):
         default=None, compare=False, repr=False
     )
     """None: nothing is trained."""
+    divergence = staticmethod(score_divergence)
+    """Of a student's scores from those of a teacher, by a temperature."""
     one_shape = False
     takes_sharded_kernels = True
     name: ClassVar[TaskName]
@@ -207,7 +209,7 @@ class FinetuningTask(Task):
         temperature: float,
     ) -> Sum:
         """Return the total divergence from a teacher's scores, and `label_count`."""
-        values = score_divergence(scores, teacher_scores, temperature)
+        values = self.divergence(scores, teacher_scores, temperature)
         return weighted_sum(values, self.label_weights(batch))
 
     @abc.abstractmethod

@@ -92,6 +92,7 @@ class ClassTask(TextTask):
 class ClassesTask(TextTask):
     """Any number of classes for each text or pair of texts."""
 
+    divergence = staticmethod(binary_divergence)
     problem_type: ClassVar[ProblemType] = "multi_label_classification"
     analyses: ClassVar[Mapping[str, Analysis]] = {
         "multi_label_classification": Analysis(
@@ -114,17 +115,6 @@ class ClassesTask(TextTask):
         targets = jnp.maximum(batch["label"], 0).astype(jnp.float32)
         losses = optax.sigmoid_binary_cross_entropy(scores, targets)
         return weighted_sum(losses, self.label_weights(batch))
-
-    def distillation_loss(
-        self,
-        scores: Array,
-        teacher_scores: Array,
-        batch: DeviceBatch,
-        temperature: float,
-    ) -> Sum:
-        """Return the divergence of each class from the teacher."""
-        divergence = binary_divergence(scores, teacher_scores, temperature)
-        return weighted_sum(divergence, self.label_weights(batch))
 
     def outputs(self, scores: Array) -> dict[str, jax.Array]:
         """Return `values` [B, C]: probabilities."""
