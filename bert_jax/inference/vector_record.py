@@ -1,7 +1,7 @@
 """What stored vectors were made by: a record beside the file, and its check."""
 
 import hashlib
-import os
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
@@ -45,28 +45,23 @@ def vector_record(model: Model, embedding: Embedding, prompt: str | None) -> Jso
     }
 
 
-def record_beside(vectors: np.ndarray) -> tuple[Path, JsonObject] | None:
-    """Return the record of a memory map's file; None if it has none, or is no map."""
-    name = getattr(vectors, "filename", None)
-    if name is None:
-        return None
-    path = Path(os.fspath(name)).parent / JOB
-    if not path.is_file():
-        return None
-    return path, read_json_object(epath.Path(path), "remove it, and make the vectors")
-
-
 def require_same_vectors(
-    name: str, path: Path, record: JsonObject, own: JsonObject
+    name: str, vectors: np.ndarray, own: Callable[[], JsonObject]
 ) -> None:
     """Raise ValueError unless stored vectors can be compared with a model's own.
 
+    Only of a memory map whose file has a record beside it, this is known.
+
     Args:
         name: of the argument.
-        record: what the file `path` says of the stored vectors.
-        own: the model's `vector_record`.
+        own: returns the model's `vector_record`.
     """
-    differs = [field for field, value in own.items() if record.get(field) != value]
+    file = getattr(vectors, "filename", None)
+    path = Path(file).parent / JOB if file is not None else None
+    if path is None or not path.is_file():
+        return
+    record = read_json_object(epath.Path(path), "remove it, and make the vectors")
+    differs = [field for field, value in own().items() if record.get(field) != value]
     if not differs:
         return
     what = ", ".join(

@@ -15,12 +15,9 @@ from bert_jax.inference.arguments import require_bool, require_count, require_te
 from bert_jax.inference.batching import Program, compiled, compute_texts
 from bert_jax.inference.language_model import require_attention
 from bert_jax.inference.search import require_same_width, require_vectors
-from bert_jax.inference.vector_record import (
-    record_beside,
-    require_same_vectors,
-    vector_record,
-)
+from bert_jax.inference.vector_record import require_same_vectors, vector_record
 from bert_jax.pretrained import Model
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.lengths import TAKES_NO_MORE, cut_lines
 from bert_jax.tasks.pairs.prompts import checked_prompt
 from bert_jax.terminal.messages import warn
@@ -133,20 +130,18 @@ class Embedder:
         if prompt is None:
             prompt = self.embedding.first_prompt(prompts)
         if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
-            self._require_own(name, values, prompt)
+            require_same_vectors(name, values, lambda: self._record(prompt))
             return Side(name, require_vectors(name, values))
         self._prepared(None, None, prompt)
         return Side(name, require_texts(name, values), prompt)
 
-    def _require_own(self, name: str, vectors: np.ndarray, prompt: str | None) -> None:
-        """Raise ValueError if a record says that another model made the vectors."""
-        if stored := record_beside(vectors):
-            embedding = with_cut(self.embedding, self.model.config)
-            own = vector_record(self.model, embedding, prompt)
-            if embedding.unsupported:
-                del own["pooling"]  # it was chosen when the vectors were made
-            path, record = stored
-            require_same_vectors(name, path, record, own)
+    def _record(self, prompt: str | None) -> JsonObject:
+        """Return what stored vectors must have been made by, to be compared."""
+        embedding = with_cut(self.embedding, self.model.config)
+        record = vector_record(self.model, embedding, prompt)
+        if embedding.unsupported:
+            del record["pooling"]  # it was chosen when the vectors were made
+        return record
 
     def vectors(
         self, sides: Sequence[Side], batch_size: int, progress: bool = False
