@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -33,6 +33,7 @@ from bert_jax.tokenization import Tokenizer
 MASKS = ("[MASK]", "<mask>")
 """Names of the mask token, of which a model has one."""
 _LARGEST = 1e6  # of a temperature: all tokens are then as probable
+_GENERATE = jax.jit(generate, static_argnums=0)
 
 
 def require_head(model: Model, head: str, what: str) -> None:
@@ -129,12 +130,6 @@ def follow_probabilities(
     return [float(values[0]) for values in outputs]
 
 
-@functools.cache
-def compiled_generation(config: BertConfig) -> Callable[..., Any]:
-    """Return `generate` as a program."""
-    return jax.jit(functools.partial(generate, config))
-
-
 def checked_sampling(temperature: float, top_k: int, top_p: float) -> Sampling:
     """Return how tokens are drawn; raise ValueError if a number is out of its range."""
     for name, value in (("temperature", temperature), ("top_p", top_p)):
@@ -178,7 +173,8 @@ def generated_text(
     buffer[: len(ids)] = ids
     special = [i for i in tokenizer.special_ids.values() if i != tokenizer.sep_id]
     allowed = ~np.isin(np.arange(config.vocab_size), special)
-    tokens, length = compiled_generation(config)(
+    tokens, length = _GENERATE(
+        config,
         model.params,
         jnp.asarray(buffer),
         jnp.int32(len(ids)),
