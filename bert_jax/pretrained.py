@@ -268,7 +268,12 @@ def write_checkpoint(
             checkpointer.save(directory / "state", params)
         values: JsonObject = (run or {}) | {"model": to_dict(model.config)}
         if not run:  # else its fields say the same
-            values |= _made_as(model)
+            if isinstance(model, Model):
+                values["pairs"] = model.pairs
+            if model.embedding is not None:
+                values["embedding"] = to_dict(model.embedding)
+            if model.own_length:
+                values["max_length"] = model.own_length
         write_json(values, directory / "config.json")
         write_unused(model.unused, directory)
         model.tokenizer.save(directory / "tokenizer")
@@ -297,18 +302,6 @@ def run_config(model: Model) -> JsonObject:
 def finetuning_run_config(model: Model) -> JsonObject:
     """Return `run_config` of a fine-tuned model, for one that is made of it; {}."""
     return run_config(model) if "task" in model.run else {}
-
-
-def _made_as(model: Imported | Model) -> JsonObject:
-    """Return what `load` reads of a model without a run, beside its `model`."""
-    values: JsonObject = {}
-    if isinstance(model, Model):
-        values["pairs"] = model.pairs
-    if model.embedding is not None:
-        values["embedding"] = to_dict(model.embedding)
-    if model.own_length:
-        values["max_length"] = model.own_length
-    return values
 
 
 def _reserve(directory: epath.Path, size: int, output: epath.Path) -> None:
