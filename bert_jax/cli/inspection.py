@@ -183,8 +183,7 @@ class ConfigsOptions:
     """
 
 
-def configs(options: ConfigsOptions) -> None:
-    del options
+def configs(_: ConfigsOptions) -> None:
     files = named_configs()
     width = max(map(len, files))
     for verb in ("pretrain", "finetune"):

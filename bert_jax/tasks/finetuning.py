@@ -105,12 +105,10 @@ class FinetuningTask(Task):
         Args:
             model: fine-tuned; None: not known yet.
         """
-        del data, model
         return True
 
     def report_kind(self, predictions: Predictions) -> str:
         """Return which of `analyses` is of these predictions; default: the only one."""
-        del predictions
         (kind,) = self.analyses
         return kind
 
@@ -138,7 +136,6 @@ class FinetuningTask(Task):
 
     def targets(self, examples: Sequence[Example]) -> tuple[float, float]:
         """Return mean and deviation of the numbers to learn; 0 and 1 leave them."""
-        del examples
         return 0.0, 1.0
 
     def match_labels(self, examples: Sequence[Example]) -> Sequence[Example]:
@@ -155,7 +152,6 @@ class FinetuningTask(Task):
         Args:
             examples: those that the classes were inferred from, with the file's names.
         """
-        del examples
         return similar_label_warnings(self.model.labels)
 
     @abc.abstractmethod
@@ -226,7 +222,6 @@ class FinetuningTask(Task):
         They stand before `official_scores`, and a `loss` among them replaces the mean
         over the batches. By default, there are none.
         """
-        del outputs
         return {}
 
     def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
@@ -265,7 +260,6 @@ class FinetuningTask(Task):
 
     def classes(self, example: Example) -> tuple[str, ...]:
         """Return the classes of which both splits should have an example."""
-        del example
         return ()
 
     def group(self, example: Example) -> object:
@@ -297,7 +291,6 @@ class FinetuningTask(Task):
 
     def score_warnings(self, split: Split) -> list[str]:
         """Return a line for each kind of thing that scores leave out; default: none."""
-        del split
         return []
 
     # What follows is for the training loop, and reads `training`.

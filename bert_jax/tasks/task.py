@@ -94,7 +94,6 @@ class Task(abc.ABC):
         Each device calls it for its own rows, so that a row's result must not depend on
         the others. The first axis of every array returned is the row.
         """
-        del key
         return batch
 
     def corrupt_at_step(
@@ -107,7 +106,6 @@ class Task(abc.ABC):
         Args:
             step: the number of steps done before.
         """
-        del step
         return self.corrupt(batch, key)
 
     @abc.abstractmethod
@@ -149,7 +147,6 @@ class Task(abc.ABC):
 
     def flops(self, batch: Batch) -> float:
         """Return the model FLOPs of a step on all hosts, by one's shard; 0: unknown."""
-        del batch
         return 0.0
 
 

@@ -63,7 +63,6 @@ class PairRankingTask(FinetuningTask):
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
-        del model
         return data.sentence_pairs.objective == "rank"
 
     def report_kind(self, predictions: Predictions) -> str:

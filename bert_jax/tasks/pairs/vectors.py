@@ -80,7 +80,6 @@ class PairVectorsTask(FinetuningTask):
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
-        del model
         return data.sentence_pairs.objective == cls.objective_name
 
     def report_kind(self, predictions: Predictions) -> str:
@@ -146,7 +145,6 @@ class PairVectorsTask(FinetuningTask):
 
     def _prompt_names(self, example: PairExample, text: int) -> tuple[str, ...]:
         """Return the names of a text's prompts, the best first; (): the default."""
-        del example, text
         return ()
 
     def for_program(self) -> FinetuningTask:
@@ -338,7 +336,6 @@ class ContrastivePairsTask(PairVectorsTask, ComparedTask):
 
     def has_label(self, example: PairExample) -> bool:
         """Return True: the second text itself may be found."""
-        del example
         return True
 
 

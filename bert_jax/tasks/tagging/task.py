@@ -78,7 +78,6 @@ class TokenClassificationTask(FinetuningTask):
     }
 
     def report_kind(self, predictions: Predictions) -> str:
-        del predictions
         return "tags" if learned_scheme(self.model) is None else "entities"
 
     def read(self, name: str) -> list[Sentence]:

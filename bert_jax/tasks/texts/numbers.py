@@ -58,7 +58,6 @@ class NumberTask(TextTask):
 
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
         """Return none: numbers have no names."""
-        del examples
         return []
 
     @property
@@ -88,7 +87,6 @@ class NumberTask(TextTask):
         temperature: float,
     ) -> Sum:
         """Return the squared difference from the teacher's number."""
-        del temperature
         difference = (scores - teacher_scores)[:, 0]
         return weighted_sum(difference**2, self.label_weights(batch))
 
