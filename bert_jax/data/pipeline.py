@@ -18,8 +18,6 @@ from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 Batch = dict[str, np.ndarray]
 Read = Callable[[int], Batch]
-Network = Callable[[np.ndarray, int, list[int]], np.ndarray]
-"""Values, bits of a half, keys of the rounds → values."""
 
 _ROUNDS = 6
 _PARALLEL_READS = 2
@@ -42,41 +40,23 @@ def _mix_array(values: UInt64[np.ndarray, " B"]) -> UInt64[np.ndarray, " B"]:
 
 
 def _feistel(
-    values: UInt64[np.ndarray, " B"], half: int, round_keys: list[int]
+    values: UInt64[np.ndarray, " B"], half: int, round_keys: list[int], inverse: bool
 ) -> UInt64[np.ndarray, " B"]:
-    """Apply a balanced Feistel network to values of 2 * `half` bits."""
+    """Apply a balanced Feistel network to values of 2 * `half` bits, or undo it.
+
+    The inverse is the same rounds in reverse order, with the halves exchanged.
+    """
     shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
-    left, right = values >> shift, values & mask
-    for round_key in round_keys:
+    halves = values >> shift, values & mask
+    left, right = halves[::-1] if inverse else halves
+    for round_key in reversed(round_keys) if inverse else round_keys:
         left, right = right, left ^ (_mix_array(right ^ np.uint64(round_key)) & mask)
+    left, right = (right, left) if inverse else (left, right)
     return (left << shift) | right
-
-
-def _inverse_feistel(
-    values: UInt64[np.ndarray, " B"], half: int, round_keys: list[int]
-) -> UInt64[np.ndarray, " B"]:
-    """Undo `_feistel`: the same rounds in reverse order, with the halves exchanged."""
-    shift, mask = np.uint64(half), np.uint64((1 << half) - 1)
-    left, right = values >> shift, values & mask
-    for round_key in reversed(round_keys):
-        left, right = right ^ (_mix_array(left ^ np.uint64(round_key)) & mask), left
-    return (left << shift) | right
-
-
-def _walk_cycles(
-    network: Network, numbers: Int[np.ndarray, " B"], size: int, key: int
-) -> Int64[np.ndarray, " B"]:
-    """Apply a network to each number until the value is in [0, size)."""
-    half = max(1, ((size - 1).bit_length() + 1) // 2)
-    round_keys = [_mix(_mix(key) + number) for number in range(_ROUNDS)]
-    values = network(numbers.astype(np.uint64), half, round_keys)
-    while len(outside := np.flatnonzero(values >= np.uint64(size))):
-        values[outside] = network(values[outside], half, round_keys)
-    return values.astype(np.int64)
 
 
 def permute(
-    positions: Int[np.ndarray, " B"], size: int, key: int
+    positions: Int[np.ndarray, " B"], size: int, key: int, inverse: bool = False
 ) -> Int64[np.ndarray, " B"]:
     """Apply the permutation of [0, size) that `key` determines to each position.
 
@@ -84,14 +64,19 @@ def permute(
     values outside [0, size) until they are inside (cycle walking), which is a bijection
     and needs no memory for any size.
     """
-    return _walk_cycles(_feistel, positions, size, key)
+    half = max(1, ((size - 1).bit_length() + 1) // 2)
+    round_keys = [_mix(_mix(key) + number) for number in range(_ROUNDS)]
+    values = _feistel(positions.astype(np.uint64), half, round_keys, inverse)
+    while len(outside := np.flatnonzero(values >= np.uint64(size))):
+        values[outside] = _feistel(values[outside], half, round_keys, inverse)
+    return values.astype(np.int64)
 
 
 def inverse_permute(
     images: Int[np.ndarray, " B"], size: int, key: int
 ) -> Int64[np.ndarray, " B"]:
     """Return the positions that `permute` maps to these images."""
-    return _walk_cycles(_inverse_feistel, images, size, key)
+    return permute(images, size, key, inverse=True)
 
 
 def _epoch_key(seed: int, epoch: int) -> int:
