@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.finetuning import TaskName
 from bert_jax.config.model import Head, Params, ProblemType
-from bert_jax.data.example_batches import ExampleBatches
+from bert_jax.data.batches import ExampleBatches
 from bert_jax.data.examples import TokenizedExamples, num_cut
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import init_params
