@@ -21,7 +21,7 @@ from bert_jax.data.sources import (
     read_lines,
 )
 from bert_jax.storage.encodings import is_object
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, located
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tables.read import open_parquet, source_rows, undamaged
 from bert_jax.terminal.messages import say
@@ -89,7 +89,7 @@ def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         line = (line.removeprefix(BOM) if number == 1 else line).strip()
         if line:
             where = f"{source.path}:{number}"
-            with _located(where):
+            with located(where):
                 values, remedy = _parse(line, config.text_field)
                 text = _text_of(values, remedy, config.text_field)
             yield where, text
@@ -102,12 +102,12 @@ def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     if is_object(first):
         yield from _read_jsonl(source, config)
         return
-    with _located(source.path):
+    with located(source.path):
         value, surrogate = _parse(b"\n".join([first, *lines]), config.text_field)
     records = value if isinstance(value, list) else [value]
     for number, record in enumerate(records, 1):
         where = f"{source.path}: object {number}"
-        with _located(where):
+        with located(where):
             text = _text_of(record, surrogate, config.text_field)
         yield where, text
 
@@ -117,17 +117,9 @@ def _read_table(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     # After the semicolon, the line names an option of finetune.
     rows = source_rows(source.path, notify=lambda line: say(line.partition(";")[0]))
     for row in undamaged(rows):
-        with _located(row.where):
+        with located(row.where):
             text = _text_of(row.values, _SURROGATE, config.text_field)
         yield row.where, text
-
-
-@contextlib.contextmanager
-def _located(where: str) -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
 
 
 def _parse(content: bytes, field: str) -> tuple[Any, re.Pattern[str]]:

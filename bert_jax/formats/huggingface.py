@@ -39,7 +39,7 @@ from bert_jax.formats.tensor_files import (
     pop_tied_copies,
 )
 from bert_jax.formats.tokenizers import SETTINGS_FILES, from_huggingface
-from bert_jax.storage.files import JsonObject, is_regular_file
+from bert_jax.storage.files import JsonObject, is_regular_file, located
 from bert_jax.storage.manifest import DamagedError, describe_files, is_confined
 from bert_jax.tokenization import Tokenizer
 
@@ -155,10 +155,8 @@ def _family(path: epath.Path, values: JsonObject) -> tuple[FamilyFormat, str]:
     """Return the family that config.json names, and transformers' class if it does."""
     names = values.get("architectures")
     named = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
-    try:
+    with located(path / CONFIG):
         return family_of(values), named[0] if len(named) == 1 else ""
-    except ValueError as error:
-        raise ValueError(f"{path / CONFIG}: {error}") from error
 
 
 def _fold(

@@ -24,11 +24,10 @@ from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
 from bert_jax.formats.tokenizers import (
     CONFIG,
     library_tokenizer,
-    make_tokenizer,
     template,
     write_files,
 )
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, located
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 MODEL = "tokenizer.model"
@@ -251,7 +250,8 @@ def read_sentencepiece(directory: epath.Path) -> Tokenizer | None:
     config = read_object_or_empty(directory / CONFIG) if path.exists() else {}
     if OURS not in config:
         return None
-    tokenizer = make_tokenizer(config[OURS], read_file(path), path)
+    with located(path):
+        tokenizer = Tokenizer(config[OURS], read_file(path))
     if content := read_object_or_empty(directory / TOKENIZER_JSON):
         library = library_tokenizer(content, directory / TOKENIZER_JSON)
         tokens = tokenizer.tokens(range(tokenizer.vocab_size))

@@ -21,6 +21,7 @@ from bert_jax.formats.imported import (
 )
 from bert_jax.formats.model_files import read_object, read_object_or_empty, short_reason
 from bert_jax.formats.names import names_of
+from bert_jax.storage.files import located
 from bert_jax.storage.manifest import describe_files
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tokenization import Tokenizer
@@ -213,11 +214,9 @@ def _head(shapes: dict[str, tuple[int, ...]]) -> tuple[str, int]:
 
 def _read_tokenizer(folder: epath.Path, config: BertConfig) -> Tokenizer:
     path = folder / VOCABULARY
-    try:
+    with located(path):
         settings = {"kind": "wordpiece", "cased": _is_cased(folder)}
         tokenizer = Tokenizer(settings, path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
     if tokenizer.vocab_size != config.vocab_size:
         raise ValueError(
             f"{path} has {tokenizer.vocab_size} tokens and the table of embeddings "

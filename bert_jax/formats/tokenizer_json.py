@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from etils import epath
 
 from bert_jax.formats.model_files import read_file
-from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.storage.files import JsonObject, located, write_json
 from bert_jax.tokenization import (
     NAMES,
     SEGMENTS,
@@ -62,7 +62,7 @@ def read_tokenizer_json(
             nothing says which token has a role; the message names the file.
     """
     path = directory / TOKENIZER_JSON
-    try:
+    with located(path):
         library = library_from_json(content)
         processor = _find(content.get("post_processor"))
         tokens = library.get_vocab(with_added_tokens=True)
@@ -76,8 +76,6 @@ def read_tokenizer_json(
         config = {"kind": "huggingface", "cased": not uncased, NAMES: names}
         config |= {SEPARATORS: separators, SEGMENTS: segments}
         return Tokenizer(config, read_file(path))
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def is_wordpiece(content: JsonObject, settings: Iterable[JsonObject]) -> bool:

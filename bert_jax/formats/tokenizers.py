@@ -23,7 +23,7 @@ from bert_jax.formats.tokenizer_json import (
     is_wordpiece,
     read_tokenizer_json,
 )
-from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.storage.files import JsonObject, located, write_json
 from bert_jax.tokenization import (
     ADDED,
     SEGMENTS,
@@ -95,11 +95,13 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     if not has_segment_input([config]):
         settings |= {SEGMENTS: False}
     place = f"{directory}, vocabulary"
-    tokenizer = make_tokenizer(settings, vocabulary, place)
+    with located(place):
+        tokenizer = Tokenizer(settings, vocabulary)
     if tokens is not None:
         _check_same_tokens(tokenizer, tokens, directory)
     if added := read_added_tokens(tokenizer, files):
-        tokenizer = make_tokenizer(settings | {ADDED: added}, vocabulary, place)
+        with located(place):
+            tokenizer = Tokenizer(settings | {ADDED: added}, vocabulary)
     return tokenizer
 
 
@@ -234,14 +236,6 @@ def _settings(
     defaults = {"strip_accents": not cased, "tokenize_chinese_chars": True}
     others = {k: cleaning[k] for k, v in defaults.items() if cleaning.get(k, v) != v}
     return {"kind": "wordpiece", "cased": cased, WORD_LIMIT: limit} | others
-
-
-def make_tokenizer(config: JsonObject, vocabulary: bytes, place: object) -> Tokenizer:
-    """Return `Tokenizer(config, vocabulary)`; its errors begin with `place`."""
-    try:
-        return Tokenizer(config, vocabulary)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
 
 
 def _check_same_tokens(

@@ -86,6 +86,15 @@ def object_of_unique_keys(pairs: list[tuple[str, object]]) -> JsonObject:
 
 
 @contextlib.contextmanager
+def located(where: object) -> Iterator[None]:
+    """Begin the text of the block's ValueError with the file, or the place in it."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+
+
+@contextlib.contextmanager
 def name_path_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Add `path`, which the block writes, and a remedy to the text of its OSError."""
     try:
