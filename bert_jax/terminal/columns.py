@@ -7,10 +7,8 @@ GAP = "  "
 
 def width(text: str) -> int:
     """Return the cells that a text takes in a terminal."""
-    return len(text) if text.isascii() else _cells(text)
-
-
-def _cells(text: str) -> int:
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len
 
     return cell_len(text)

@@ -19,13 +19,9 @@ class TerminalHandler(logging.Handler):
         print(self.format(record), file=stream, flush=True)
 
 
-def _configure() -> None:
-    """Show the messages, unless the program has decided that itself."""
-    if not LOGGER.handlers:
-        LOGGER.addHandler(TerminalHandler())
-        LOGGER.propagate = False
-    if LOGGER.level == logging.NOTSET:
-        LOGGER.setLevel(logging.INFO)
-
-
-_configure()
+# Show the messages, unless the program has decided that itself.
+if not LOGGER.handlers:
+    LOGGER.addHandler(TerminalHandler())
+    LOGGER.propagate = False
+if LOGGER.level == logging.NOTSET:
+    LOGGER.setLevel(logging.INFO)
