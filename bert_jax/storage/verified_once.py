@@ -37,8 +37,9 @@ def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     check_entries(root, entries)
     with _locked_record(root) as record:
         before = _file_states(root, entries)
-        if _holds(record, before):
-            return
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            if before and json.loads(record.read_text()) == before:
+                return
         verify_files(root, entries)
         newest = max((max(state[3], state[4]) for state in before), default=0)
         settled = time.time() - newest / 1e9 > SETTLED_SECONDS
@@ -77,12 +78,6 @@ def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
         [e["path"], e["sha256"], s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino]
         for e, s in zip(entries, stats, strict=True)
     ]
-
-
-def _holds(record: Path, states: _FileStates) -> bool:
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        return bool(states) and json.loads(record.read_text()) == states
-    return False
 
 
 def _write(record: Path, states: _FileStates) -> None:
