@@ -99,10 +99,6 @@ def plain(value: Any) -> Any:
 
 def named_source(source: RowsInMemory, name: str) -> str:
     """Return the name of a file as it is, and rows as a table of that name."""
-    if isinstance(source, str):
-        return source
-    return (
-        os.fspath(source)
-        if isinstance(source, os.PathLike)
-        else MemoryTable(source, name)
-    )
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return MemoryTable(source, name)
