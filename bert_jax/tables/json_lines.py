@@ -11,14 +11,14 @@ _MAX_DIGITS = 1000
 
 
 def json_row(line: str, where: str) -> TableRow:
-    """Return the row of a line with a JSON object.
-
-    Raises:
-        ValueError: the line is not a JSON object.
-    """
-    values = parse_json(line, where)
+    """Return the row of a line with a JSON object; of another, say why it is none."""
+    try:
+        values = parse_json(line, where)
+    except ValueError as error:
+        return TableRow({}, where, str(error))
     if not isinstance(values, dict):
-        raise ValueError(f"{where} must be a JSON object with a field for each column.")
+        problem = f"{where} must be a JSON object with a field for each column."
+        return TableRow({}, where, problem)
     return TableRow(values, where)
 
 

@@ -161,7 +161,7 @@ def _text_rows(source: str, column: str) -> Iterator[TableRow]:
             yield TableRow({column: ""}, f"{name}, line {before}")
         num_blank, where = 0, f"{name}, line {number}"
         if may_be_json and line.lstrip().startswith("{"):
-            yield _json_row(line, where)
+            yield json_row(line, where)
         else:
             yield TableRow({column: line}, where)
 
@@ -170,14 +170,7 @@ def _json_rows(source: str) -> Iterator[TableRow]:
     """Yield the row of each JSON object, without blank lines."""
     for number, line in enumerate(ended_lines(source), 1):
         if line.strip():
-            yield _json_row(line.rstrip("\r\n"), f"{source}, line {number}")
-
-
-def _json_row(line: str, where: str) -> TableRow:
-    try:
-        return json_row(line, where)
-    except ValueError as error:
-        return TableRow({}, where, str(error))
+            yield json_row(line.rstrip("\r\n"), f"{source}, line {number}")
 
 
 def tab_separated(path: Path) -> Iterator[tuple[int, list[str]]]:
