@@ -76,7 +76,7 @@ def _write_lines(
     with file:
         for rows in chunks:  # its errors are not those of the output
             if kind != ".jsonl":
-                rows = [dict(_flat(row)) for row in rows]
+                rows = [_flat(row) for row in rows]
                 columns.add_names(rows)
             if kind == ".parquet":
                 columns.add_types(rows)
@@ -171,26 +171,21 @@ def _write_parquet(lines: Path, columns: _Columns, path: Path) -> None:
             writer.write_table(pa.concat_tables(group))
 
 
-def _flat(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a row and of the objects in it; {} becomes None.
+def _flat(row: Mapping[str, Any], prefix: str = "") -> JsonObject:
+    """Return the fields of a row and of the objects in it; {} becomes None.
 
     Raises:
         ValueError: two of them have one name.
     """
-    names: set[str] = set()
-    for name, value in _fields(row, ""):
-        if name in names:
+    flat: JsonObject = {}
+    for name, value in row.items():
+        fields = {f"{prefix}{name}": None if value == {} else value}
+        if isinstance(value, dict) and value:
+            fields = _flat(value, f"{prefix}{name}.")
+        if twice := [field for field in fields if field in flat]:
             raise ValueError(
-                f"Two fields of a row become the column {name!r:.80}; rename that "
+                f"Two fields of a row become the column {twice[0]!r:.80}; rename that "
                 "column of the input, or write .jsonl."
             )
-        names.add(name)
-        yield name, value
-
-
-def _fields(row: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, value in row.items():
-        if isinstance(value, dict) and value:
-            yield from _fields(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", None if value == {} else value
+        flat |= fields
+    return flat
