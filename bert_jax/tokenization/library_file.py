@@ -78,23 +78,19 @@ class LibraryFile:
         """Whether the tokens are of bytes, the space before a word included."""
         limit = getattr(self._library.model, "max_input_chars_per_word", None)
         self.word_limit: int | None = limit
-        self._added = {str(entry.get("content")) for entry in self._added_entries()}
+        added: list[JsonObject] = self._values.get("added_tokens") or []
+        self._added = {str(entry.get("content")) for entry in added}
         self.continuing = self._continuing()
-
-    def _added_entries(self) -> list[JsonObject]:
-        entries: list[JsonObject] = self._values.get("added_tokens") or []
-        return entries
 
     def _continuing(self) -> list[bool]:
         """Return which tokens continue a word; added tokens never do."""
         prefix = self._values["model"].get("continuing_subword_prefix")
         starts = _BYTE_SPACES if self.is_bytes else (_WORD_START,)
-        if not any(token.startswith(starts) for token in self.tokens):
+        inside = [not token.startswith(starts) for token in self.tokens]
+        if all(inside):  # no token says that it starts a word
             inside = [
                 bool(prefix) and token.startswith(prefix) for token in self.tokens
             ]
-        else:
-            inside = [not token.startswith(starts) for token in self.tokens]
         pairs = zip(self.tokens, inside, strict=True)
         return [continues and token not in self._added for token, continues in pairs]
 
