@@ -20,13 +20,8 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 
 from bert_jax.formats.model_files import read_file, read_object_or_empty
-from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
-from bert_jax.formats.tokenizers import (
-    CONFIG,
-    library_tokenizer,
-    template,
-    write_files,
-)
+from bert_jax.formats.tokenizer_json import FAST, TOKENIZER_JSON, write_files
+from bert_jax.formats.tokenizers import CONFIG, library_tokenizer, template
 from bert_jax.storage.files import JsonObject, located
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
@@ -87,13 +82,8 @@ def write_sentencepiece(
         content = library.to_str(pretty=True)
         candidates.append((count_differences(tokenizer, content, strings), content))
     differences, content = min(candidates, key=lambda pair: pair[0].differing)
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "clean_up_tokenization_spaces": False,
-        OURS: tokenizer.config,
-        **limits,
-    }
-    write_files(tokenizer, content, config, directory)
+    config = FAST | {OURS: tokenizer.config} | limits
+    write_files(tokenizer, content.encode(), config, directory)
     return differences
 
 

@@ -20,6 +20,7 @@ from bert_jax.tokenization import (
     Tokenizer,
     library_from_json,
     types_of,
+    vocabulary_file,
 )
 
 KEY_OF_ROLE = {
@@ -38,6 +39,11 @@ _DEFAULT_NAMES = {
 }
 """The names of each role's token in the classes of transformers (RoBERTa's, BERT's)."""
 TOKENIZER_JSON = "tokenizer.json"
+FAST: JsonObject = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "clean_up_tokenization_spaces": False,
+}
+"""The class of transformers that reads any tokenizer.json, and its setting."""
 _TEMPLATES = ("TemplateProcessing", "RobertaProcessing", "BertProcessing")
 # (separators between two texts, whether the second has segment 1), by its template
 _PAIRS = {
@@ -234,11 +240,21 @@ def write_tokenizer_json(
     Args:
         limits: `model_max_length` and `model_input_names`.
     """
-    config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "clean_up_tokenization_spaces": False,
-        **limits,
-        **{KEY_OF_ROLE[role]: name for role, name in tokenizer.special_names.items()},
-    }
-    (directory / TOKENIZER_JSON).write_bytes(tokenizer.files[TOKENIZER_JSON])
+    write_files(tokenizer, tokenizer.files[TOKENIZER_JSON], FAST | limits, directory)
+
+
+def write_files(
+    tokenizer: Tokenizer, content: bytes, config: JsonObject, directory: epath.Path
+) -> None:
+    """Write the vocabulary, tokenizer.json and tokenizer_config.json.
+
+    Args:
+        content: the content of tokenizer.json.
+        config: the keys of tokenizer_config.json that not every tokenizer has.
+    """
+    names = tokenizer.special_names.items()
+    config = config | {KEY_OF_ROLE[role]: name for role, name in names}
+    vocabulary = vocabulary_file(tokenizer.kind)
+    (directory / vocabulary).write_bytes(tokenizer.files[vocabulary])
+    (directory / TOKENIZER_JSON).write_bytes(content)
     write_json(config, directory / "tokenizer_config.json")

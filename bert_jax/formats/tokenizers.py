@@ -22,8 +22,9 @@ from bert_jax.formats.tokenizer_json import (
     has_segment_input,
     is_wordpiece,
     read_tokenizer_json,
+    write_files,
 )
-from bert_jax.storage.files import JsonObject, located, write_json
+from bert_jax.storage.files import JsonObject, located
 from bert_jax.tokenization import (
     ADDED,
     SEGMENTS,
@@ -33,7 +34,6 @@ from bert_jax.tokenization import (
     added_tokens,
     library_from_json,
     library_wordpiece,
-    vocabulary_file,
 )
 
 WORD_CHARACTERS = 100
@@ -274,27 +274,8 @@ def to_huggingface(
         "strip_accents": library.normalizer.strip_accents,
         "tokenize_chinese_chars": library.normalizer.handle_chinese_chars,
     }
-    content = library.to_str(pretty=True)
+    content = library.to_str(pretty=True).encode()
     write_files(tokenizer, content, config | limits, directory)
-
-
-def write_files(
-    tokenizer: Tokenizer,
-    content: str,
-    config: JsonObject,
-    directory: epath.Path,
-) -> None:
-    """Write the vocabulary, tokenizer.json and tokenizer_config.json.
-
-    Args:
-        content: the content of tokenizer.json.
-        config: the keys of tokenizer_config.json that not every tokenizer has.
-    """
-    config = config | {role: name for name, role in KEY_OF_ROLE.items()}
-    name = vocabulary_file(tokenizer.kind)
-    (directory / name).write_bytes(tokenizer.files[name])
-    (directory / TOKENIZER_JSON).write_bytes(content.encode())
-    write_json(config, directory / CONFIG)
 
 
 def template(tokenizer: Tokenizer) -> TemplateProcessing:
