@@ -30,14 +30,10 @@ KEY_OF_ROLE = {
     "[SEP]": "sep_token",
     "[MASK]": "mask_token",
 }
-_DEFAULT_NAMES = {
-    "[PAD]": ("<pad>", "[PAD]"),
-    "[UNK]": ("<unk>", "[UNK]"),
-    "[CLS]": ("<s>", "[CLS]"),
-    "[SEP]": ("</s>", "[SEP]"),
-    "[MASK]": ("<mask>", "[MASK]"),
-}
-"""The names of each role's token in the classes of transformers (RoBERTa's, BERT's)."""
+_ROBERTA_NAMES = dict(
+    zip(KEY_OF_ROLE, "<pad> <unk> <s> </s> <mask>".split(), strict=True)
+)
+"""The name of each role's token in RoBERTa's class of transformers."""
 TOKENIZER_JSON = "tokenizer.json"
 FAST: JsonObject = {
     "tokenizer_class": "PreTrainedTokenizerFast",
@@ -148,7 +144,7 @@ def _role_names(
                     "make them the same."
                 )
     for role in KEY_OF_ROLE.keys() - names.keys():
-        defaults = [name for name in _DEFAULT_NAMES[role] if name in tokens]
+        defaults = [name for name in (_ROBERTA_NAMES[role], role) if name in tokens]
         if len(defaults) == 1:
             names[role] = defaults[0]
     if absent := [key for role, key in KEY_OF_ROLE.items() if role not in names]:
