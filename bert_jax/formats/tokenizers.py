@@ -111,25 +111,20 @@ def library_tokenizer(content: JsonObject, path: epath.Path) -> HuggingFaceToken
     Raises:
         ValueError: the library refuses it, or its ids have holes.
     """
-    _check_ids(content, path)
+    model = content.get("model")
+    ids = model.get("vocab") if isinstance(model, dict) else None
+    # Else the library refuses it, or it is the list of a unigram model.
+    if isinstance(ids, dict) and all(type(i) is int for i in ids.values()):
+        for expected, token in enumerate(sorted(ids, key=ids.__getitem__)):
+            if ids[token] != expected:
+                raise ValueError(
+                    f"{path}: {token!r} has the id {str(ids[token])[:40]} instead of "
+                    f"{expected}; ids must count from 0 without holes or repeats."
+                )
     try:
         return library_from_json(content)
     except ValueError as error:
         raise ValueError(f"{path} {error}") from error
-
-
-def _check_ids(content: JsonObject, path: epath.Path) -> None:
-    """Refuse ids with holes: the library allocates every id up to the largest."""
-    model = content.get("model")
-    ids = model.get("vocab") if isinstance(model, dict) else None
-    if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
-        return  # the library refuses it, or it is the list of a unigram model
-    for expected, token in enumerate(sorted(ids, key=ids.__getitem__)):
-        if ids[token] != expected:
-            raise ValueError(
-                f"{path}: {token!r} has the id {str(ids[token])[:40]} instead of "
-                f"{expected}; ids must count from 0 without holes or repeats."
-            )
 
 
 def _check_tokenizer_json(content: JsonObject, path: epath.Path) -> JsonObject:
