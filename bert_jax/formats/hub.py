@@ -13,15 +13,13 @@ from bert_jax.formats.model_files import CARD, short_reason
 from bert_jax.formats.tensor_files import INDEX, SHARDS, SINGLE
 
 HUB = "hf:"
-MAIN = "main"
-"""The branch of a name without a revision."""
 _NAME = re.compile(r"hf:([\w.-]+(?:/[\w.-]+)?)(?:@([\w./-]+))?")
 _BARE = re.compile(r"\w[\w.-]*(/[\w.-]+)?(@[\w./-]+)?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Return the repository and the revision of a name.
+    """Return the repository and the revision of a name; without one, "main".
 
     Raises:
         ValueError: the name is malformed.
@@ -32,7 +30,7 @@ def parse_name(name: str) -> tuple[str, str]:
             f"{name!r} must be hf:OWNER/NAME or hf:OWNER/NAME@REVISION, as in "
             "hf:google-bert/bert-base-uncased."
         )
-    return match[1], match[2] or MAIN
+    return match[1], match[2] or "main"
 
 
 def download(name: str) -> epath.Path:
