@@ -137,8 +137,13 @@ def _train_wordpiece(
 ) -> tuple[JsonObject, bytes]:
     counter = WordCounter(config.cased).update(lines)
     words = counter.words
+    if not words and counter.num_long:
+        raise ValueError(
+            f"each word of the text has more than {MAX_WORD_CHARACTERS} characters, "
+            "which WordPiece cannot read; for text without spaces use --kind unigram."
+        )
     if not words:
-        raise _too_long() if counter.num_long else _no_text(config)
+        raise _no_text(config)
     tokens = _learn(config, words)
     num_words = counter.total + counter.num_long
     training = {"words": num_words, "distinct_words": len(words)}
@@ -153,19 +158,8 @@ def _learn(config: VocabularyConfig, words: Mapping[str, int]) -> list[str]:
     return learn_pieces(words, config.vocab_size)
 
 
-def _too_long() -> ValueError:
-    return ValueError(
-        f"each word of the text has more than {MAX_WORD_CHARACTERS} characters, which "
-        "WordPiece cannot read; for text without spaces use --kind unigram."
-    )
-
-
 def _no_text(config: VocabularyConfig) -> ValueError:
     return ValueError(f"input {' '.join(config.input)} holds no text.")
-
-
-_ALL_CHARACTERS: dict[str, Any] = {"character_coverage": 1.0, "hard_vocab_limit": False}
-"""Options for single characters: all that the text has, if they fit."""
 
 
 def _train_sentencepiece(
@@ -219,6 +213,8 @@ def _sentencepiece_model(
     sentencepiece.SetMinLogLevel(2)  # errors only; the normalizer logs too
     model = io.BytesIO()
     pad, unk, cls, sep, mask = SPECIAL_TOKENS
+    # Of single characters, all that the text has, if they fit.
+    every: JsonObject = {"character_coverage": 1.0, "hard_vocab_limit": False}
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(sample),
@@ -232,7 +228,7 @@ def _sentencepiece_model(
             max_sentence_length=1 << 30,  # longer lines are dropped silently
             num_threads=16,  # fixed, because the result depends on it
             minloglevel=2,
-            **(_ALL_CHARACTERS if config.kind == "char" else {}),
+            **(every if config.kind == "char" else {}),
         )  # fmt: skip
     except RuntimeError as error:
         raise _wrong_size(size, str(error)) from error
