@@ -45,10 +45,7 @@ _OTHER_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 def read_records(
     source: Source, config: TextConfig, dropped: collections.Counter[str]
 ) -> Iterator[bytes]:
-    """Yield the text of each record; count records without text in `dropped`.
-
-    Raises: as `located_records`.
-    """
+    """Yield the text of each of the `located_records`."""
     return (text for _, text in located_records(source, config, dropped))
 
 
@@ -263,10 +260,7 @@ def _one_line_errors(problem: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{problem}: {_first_line(error)}.") from error
-
-
-def _first_line(error: Exception) -> str:
-    # TensorFlow puts the name of an operation before and after its message.
-    message = re.sub(r"^{{.*?}}|\[Op:.*", "", str(error).strip())
-    return (message or type(error).__name__).splitlines()[0].strip(" .:!")
+        # TensorFlow puts the name of an operation before and after its message.
+        message = re.sub(r"^{{.*?}}|\[Op:.*", "", str(error).strip())
+        line = (message or type(error).__name__).splitlines()[0].strip(" .:!")
+        raise ValueError(f"{problem}: {line}.") from error
