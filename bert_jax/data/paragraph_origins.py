@@ -172,11 +172,7 @@ class _Sampler:
     def balanced(
         self, by_library: Mapping[str, list[Paragraph]], max_count: int
     ) -> list[Paragraph]:
-        """The same number of paragraphs of each library, at most `max_count`.
-
-        Raises:
-            ValueError: a library has none.
-        """
+        """The same number of paragraphs of each library, at most `max_count`."""
         samples = {}
         for library, paragraphs in by_library.items():
             usable = self.usable(_interleave_modules(paragraphs))

@@ -60,8 +60,8 @@ def read_tokenizer_json(
         settings: the objects in the files that may name the special tokens, in order.
 
     Raises:
-        ValueError: the library refuses the file, it has no template of BERT's kind, or
-            nothing says which token has a role; the message names the file.
+        ValueError: the library refuses the file, it has no template of BERT's kind, two
+            files disagree, or nothing says which token has a role.
     """
     path = directory / TOKENIZER_JSON
     with located(path):
@@ -129,9 +129,6 @@ def _role_names(
     """Return the name of each role's token.
 
     A role that no file names has the default name that is among the `tokens`.
-
-    Raises:
-        ValueError: two files disagree, or a role has no name or two default ones.
     """
     names: dict[str, str] = {}
     for values in [*settings, _names_of_json(content, processor)]:
@@ -178,11 +175,7 @@ def _names_of_json(content: JsonObject, processor: JsonObject) -> JsonObject:
 
 
 def _pair_template(processor: JsonObject, names: dict[str, str]) -> tuple[int, bool]:
-    """Return the number of separators in a pair, and whether it has two segments.
-
-    Raises:
-        ValueError: a row is not [CLS] A [SEP], or a pair is none of BERT's kind.
-    """
+    """Return the number of separators in a pair, and whether it has two segments."""
     kind = processor.get("type")
     if kind == "BertProcessing":
         return 1, True

@@ -101,11 +101,7 @@ class _Columns:
         self.names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))
 
     def add_types(self, rows: Sequence[JsonObject]) -> None:
-        """Widen the types to those of some more rows, as from whole numbers to others.
-
-        Raises:
-            ValueError: a column has values of several types.
-        """
+        """Widen the types to those of more rows, as from whole numbers to others."""
         import pyarrow as pa
 
         names = dict.fromkeys(itertools.chain.from_iterable(rows))
@@ -172,11 +168,7 @@ def _write_parquet(lines: Path, columns: _Columns, path: Path) -> None:
 
 
 def _flat(row: Mapping[str, Any], prefix: str = "") -> JsonObject:
-    """Return the fields of a row and of the objects in it; {} becomes None.
-
-    Raises:
-        ValueError: two of them have one name.
-    """
+    """Return the fields of a row and of the objects in it; {} becomes None."""
     flat: JsonObject = {}
     for name, value in row.items():
         fields = {f"{prefix}{name}": None if value == {} else value}
