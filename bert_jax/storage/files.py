@@ -125,9 +125,6 @@ def name_path_if_disk_full(directory: str | os.PathLike[str]) -> Iterator[None]:
             raise OSError(error.errno, error.strerror) from error
 
 
-_TEMPORARY = r"\.[0-9a-f]{8}\.tmp"
-
-
 @contextlib.contextmanager
 def temporary_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield where a temporary file of a local `path` may be; it is removed at the end.
@@ -191,7 +188,7 @@ def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> Non
     Args:
         name: of the one file whose temporaries are removed; "": all files.
     """
-    pattern = (re.escape(name) if name else ".+") + _TEMPORARY
+    pattern = (re.escape(name) if name else ".+") + r"\.[0-9a-f]{8}\.tmp"
     for entry in Path(directory).iterdir():
         if re.fullmatch(pattern, entry.name, re.DOTALL):
             entry.unlink(missing_ok=True)
