@@ -151,14 +151,12 @@ class Tokenizer:
     @property
     def num_separators(self) -> int:
         """The number of [SEP] between the two texts of a pair."""
-        separators: int = self.config.get(SEPARATORS, 1)
-        return separators
+        return int(self.config.get(SEPARATORS, 1))
 
     @property
     def has_segments(self) -> bool:
         """Whether the second text of a pair has segment 1; else all have segment 0."""
-        segments: bool = self.config.get(SEGMENTS, True)
-        return segments
+        return bool(self.config.get(SEGMENTS, True))
 
     @property
     def fingerprint(self) -> str:
