@@ -210,11 +210,9 @@ def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None
     part: JsonObject = content.get("pre_tokenizer") or {}
     parts: list[JsonObject] = part.get("pretokenizers") or [part]
     byte_level = [p for p in parts if "ByteLevel" in types_of(p)]
-    for values in settings:
-        wanted = values.get("add_prefix_space")
-        if not byte_level or wanted is None:
-            continue
-        if (value := byte_level[0].get("add_prefix_space")) != wanted:
+    for wanted in (values.get("add_prefix_space") for values in settings):
+        value = byte_level[0].get("add_prefix_space") if byte_level else wanted
+        if wanted not in (None, value):
             raise ValueError(
                 f"add_prefix_space={wanted} in tokenizer_config.json and {value} here; "
                 "make them the same."
