@@ -150,14 +150,13 @@ class TextReport:
         self, tokenizer: Tokenizer, text: str, ids: Sequence[int]
     ) -> list[str]:
         """Count a text's [UNK] alone; return their kind if it has any."""
-        kinds = []
         self.text["tokens"] += len(ids)
-        if tokenizer.unk_id in ids:
-            kinds.append(UNKNOWN)
-            self.text[UNKNOWN] += list(ids).count(tokenizer.unk_id)
-            if self.unknown.total() < _NUM_EXAMINED:
-                self._examine(tokenizer, text[:_EXAMINED_CHARACTERS])
-        return kinds
+        if tokenizer.unk_id not in ids:
+            return []
+        self.text[UNKNOWN] += list(ids).count(tokenizer.unk_id)
+        if self.unknown.total() < _NUM_EXAMINED:
+            self._examine(tokenizer, text[:_EXAMINED_CHARACTERS])
+        return [UNKNOWN]
 
     def _examine(self, tokenizer: Tokenizer, text: str) -> None:
         """Count the causes of [UNK] in a text."""
@@ -271,8 +270,7 @@ class TextReport:
             raise ValueError(self._unknown_problem())
 
     def _unknown_problem(self, remedy: str = _LEARN) -> str:
-        is_long = self.unknown[LONG_WORD] > self.unknown[UNKNOWN_CHARACTER]
-        if is_long:
+        if self.unknown[LONG_WORD] > self.unknown[UNKNOWN_CHARACTER]:
             remedy = "text without spaces needs `bert-jax vocab --kind unigram`"
         return f"{UNKNOWN} is {self._unknown()}; {remedy}."
 
