@@ -161,11 +161,9 @@ class Checkpoints:
         for path in self.tokenizer_directory.iterdir():
             path.copy(root / "tokenizer" / path.name, overwrite=True)
         files = describe_files(root, files_below(root))
-        manifest: JsonObject = {"step": step}
-        manifest["selection_score"] = self._scores.get(step)
-        if interval:
-            manifest[INTERVAL] = interval
-        write_manifest(manifest | {"files": files}, root)
+        manifest: JsonObject = {"step": step, "selection_score": self._scores.get(step)}
+        added = {INTERVAL: interval} if interval else {}
+        write_manifest(manifest | added | {"files": files}, root)
 
     def record_score(self, step: int, score: float) -> None:
         """Record the score of a saved step; the step with the highest one is kept.
