@@ -81,10 +81,6 @@ class Fold:
             if tensor.name not in used and re.fullmatch(family.left_over, name):
                 self.unused[tensor.name] = tensor
 
-    def read_unused(self) -> Unused:
-        """Return what was put aside, from the files."""
-        return {name: tensor.read() for name, tensor in self.unused.items()}
-
 
 def _part(tensor: Tensor, start: int, end: int) -> Tensor:
     """Return a tensor that reads some rows of another."""

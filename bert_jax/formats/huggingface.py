@@ -120,7 +120,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         own_length=stated_length(root),
         prefix=prefix,
         folded=tuple(fold.notes),
-        unused=fold.read_unused(),
+        unused={name: tensor.read() for name, tensor in fold.unused.items()},
     )
 
 
