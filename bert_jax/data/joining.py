@@ -6,7 +6,6 @@ the sha256 of the chunks determines how many of them the shard already holds.
 """
 
 import collections
-import itertools
 import os
 from collections.abc import Sequence
 
@@ -102,11 +101,3 @@ class GrowingShard:
             os.fsync(file.fileno())
         (entry,) = describe_files(self._output, [self.name])
         return entry | {"split": self.split, "rows": self._rows}
-
-
-def growing_shards(
-    output: epath.Path, chunks: Sequence[Chunk], dtype: np.dtype[np.void]
-) -> dict[str, GrowingShard]:
-    """Return the shards of all chunks, in order, with what earlier runs finished."""
-    parts = itertools.groupby(chunks, lambda chunk: chunk.shard)
-    return {name: GrowingShard(output, list(part), dtype) for name, part in parts}

@@ -8,6 +8,7 @@ holds the index of the documents and one chunk per process.
 import collections
 import contextlib
 import dataclasses
+import itertools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from bert_jax.data.corpus import Corpus, read_corpus
 from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
 from bert_jax.data.documents import count_lines, require_language
 from bert_jax.data.engines import write_by_beam, write_chunks
-from bert_jax.data.joining import GrowingShard, growing_shards
+from bert_jax.data.joining import GrowingShard
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
@@ -133,7 +134,10 @@ def _write_all(
 ) -> list[GrowingShard]:
     """Write the rows of all unfinished chunks; return all shards, in order."""
     output = epath.Path(config.output)
-    shards = growing_shards(output, chunks, dtype_of(config, tokenizer))
+    dtype = dtype_of(config, tokenizer)
+    parts = itertools.groupby(chunks, lambda chunk: chunk.shard)
+    # They hold what earlier runs finished.
+    shards = {name: GrowingShard(output, list(part), dtype) for name, part in parts}
     done = {name for shard in shards.values() for name in shard.results}
     if done:
         report(f"{len(done)} of {len(chunks)} chunks are already done.")
