@@ -83,7 +83,12 @@ def read_lines(
     dropped = lost.as_read.dropped if lost else collections.Counter()
     for source in sources:
         if source.holds_records:
-            lines = _lines_of_records(source, config, dropped)
+            lines = (
+                (where.removeprefix(source.path), line)
+                for where, record in located_records(source, config, dropped)
+                # A line does not continue in the next record.
+                for _, line in _lines([record + b"\n"])
+            )
         else:
             pieces = read_pieces(source, config.strict, piece_bytes)
             lines = ((f":{number}", line) for number, line in _lines(pieces))
@@ -92,16 +97,6 @@ def read_lines(
                 if lost:
                     lost.add(stripped, f"{source.name}{place}")
                 yield stripped
-
-
-def _lines_of_records(
-    source: Source, config: VocabularyConfig, dropped: collections.Counter[str]
-) -> Iterator[tuple[str, str]]:
-    """Yield each line of the records, after the place of its record in the source."""
-    for where, record in located_records(source, config, dropped):
-        # A line does not continue in the next record.
-        for _, line in _lines([record + b"\n"]):
-            yield where.removeprefix(source.path), line
 
 
 def _lines(pieces: Iterable[bytes]) -> Iterator[tuple[int, str]]:
