@@ -133,7 +133,6 @@ def assign_shards(
 
 
 def dtype_of(config: PrepareConfig, tokenizer: Tokenizer) -> np.dtype[np.void]:
-    """Return the dtype of the dataset's rows."""
     max_pairs = max_pairs_per_row(config.sequence_length) if config.pack else 1
     return row_dtype(config.sequence_length, tokenizer.vocab_size, max_pairs)
 

@@ -46,7 +46,6 @@ class TokenizedExamples:
         return np.diff(self.starts).reshape(-1, self.choices).max(axis=1)
 
     def rows_of(self, example: int) -> range:
-        """Return the row numbers of an example."""
         return range(example * self.choices, (example + 1) * self.choices)
 
     def token_values(self, name: str, example: int) -> np.ndarray:

@@ -65,7 +65,6 @@ def dtype_from_json(fields: list[list[Any]]) -> np.dtype[np.void]:
 
 
 def shard_name(split: str, number: int, num_shards: int) -> str:
-    """Return the file name of shard `number` of `num_shards`."""
     return f"{split}-{number:05d}-of-{num_shards:05d}.npy"
 
 

@@ -40,7 +40,6 @@ def read_object(path: epath.Path) -> JsonObject:
 
 
 def read_object_or_empty(path: epath.Path) -> JsonObject:
-    """Return the JSON object in a file; empty if there is no file."""
     return read_object(path) if path.exists() else {}
 
 

@@ -109,7 +109,6 @@ class WordPiece:
 
 
 def _vocabulary_lines(vocabulary: bytes) -> list[str]:
-    """Return the entries of a vocab.txt."""
     # Not splitlines: a token may be one of the rarer line breaks.
     text = vocabulary.decode().removeprefix("\ufeff")  # as editors may begin a file
     lines = text.removesuffix("\n").split("\n")
