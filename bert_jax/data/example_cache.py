@@ -32,7 +32,12 @@ def cached_examples(
     # An unreadable file is made again. NumPy and zipfile raise many kinds of errors.
     with contextlib.suppress(Exception):
         require_regular_file(path)
-        return _read(path)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            fields: dict[str, Any] = {name: stored[name] for name in _ARRAYS}
+            for group in _GROUPS:
+                names = [n for n in stored.files if n.startswith(f"{group}/")]
+                fields[group] = {n.removeprefix(f"{group}/"): stored[n] for n in names}
+            return TokenizedExamples(**fields, choices=int(stored["choices"]))
     examples = make()
     directory.mkdir(parents=True, exist_ok=True)
     arrays = {name: getattr(examples, name) for name in _ARRAYS}
@@ -42,12 +47,3 @@ def cached_examples(
     with atomic_file(path) as temporary, temporary.open("wb") as file:
         np.savez(file, choices=np.array(examples.choices), **arrays)
     return examples
-
-
-def _read(path: epath.Path) -> TokenizedExamples:
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        fields: dict[str, Any] = {name: arrays[name] for name in _ARRAYS}
-        for group in _GROUPS:
-            names = [n for n in arrays.files if n.startswith(f"{group}/")]
-            fields[group] = {n.removeprefix(f"{group}/"): arrays[n] for n in names}
-        return TokenizedExamples(**fields, choices=int(arrays["choices"]))
