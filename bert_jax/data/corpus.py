@@ -131,13 +131,18 @@ class _KnownTexts:
         self._digests[size].add(digest)
 
 
-def _digest(path: str, spans: Spans) -> bytes:
-    """Return the sha256 of a source's documents."""
-    digest = hashlib.sha256()
+def _texts(path: str, spans: Spans) -> Iterator[bytes]:
     with open(path, "rb") as file:
         for start, end in spans.tolist():
             file.seek(start)
-            digest.update(file.read(end - start) + b"\n")
+            yield file.read(end - start)
+
+
+def _digest(path: str, spans: Spans) -> bytes:
+    """Return the sha256 of a source's documents."""
+    digest = hashlib.sha256()
+    for text in _texts(path, spans):
+        digest.update(text + b"\n")
     return digest.digest()
 
 
@@ -196,13 +201,6 @@ def _drop_duplicates(
     dropped: collections.Counter[str],
 ) -> Spans:
     """Write the new text of a file's documents to `target`; return its spans there."""
-
-    def new_texts() -> Iterator[bytes]:
-        with open(path, "rb") as file:
-            for start, end in spans.tolist():
-                file.seek(start)
-                if text := deduplicator.keep(file.read(end - start), dropped):
-                    yield text
-
+    kept = (deduplicator.keep(text, dropped) for text in _texts(path, spans))
     with _create(target) as file:
-        return np.fromiter(_write_records(new_texts(), file), _SPAN)
+        return np.fromiter(_write_records(filter(None, kept), file), _SPAN)
