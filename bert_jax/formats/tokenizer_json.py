@@ -219,17 +219,6 @@ def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None
             )
 
 
-def write_tokenizer_json(
-    tokenizer: Tokenizer, directory: epath.Path, limits: JsonObject
-) -> None:
-    """Write the tokenizer.json as it was, and a tokenizer_config.json.
-
-    Args:
-        limits: `model_max_length` and `model_input_names`.
-    """
-    write_files(tokenizer, tokenizer.files[TOKENIZER_JSON], FAST | limits, directory)
-
-
 def write_files(
     tokenizer: Tokenizer, content: bytes, config: JsonObject, directory: epath.Path
 ) -> None:

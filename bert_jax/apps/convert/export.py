@@ -27,7 +27,7 @@ from bert_jax.formats.sentencepiece_files import (
     write_sentencepiece,
 )
 from bert_jax.formats.tensor_files import SINGLE
-from bert_jax.formats.tokenizer_json import write_tokenizer_json
+from bert_jax.formats.tokenizer_json import FAST, TOKENIZER_JSON, write_files
 from bert_jax.formats.tokenizers import to_huggingface
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
@@ -112,12 +112,14 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
         "model_max_length": max_tokens(model),
         "model_input_names": input_names(model.config),
     }
-    if model.tokenizer.kind == "huggingface":
-        write_tokenizer_json(model.tokenizer, directory, limits)
-    elif model.tokenizer.kind == "wordpiece":
-        to_huggingface(model.tokenizer, directory, limits)
+    tokenizer = model.tokenizer
+    if tokenizer.kind == "huggingface":  # its tokenizer.json, as it was
+        content = tokenizer.files[TOKENIZER_JSON]
+        write_files(tokenizer, content, FAST | limits, directory)
+    elif tokenizer.kind == "wordpiece":
+        to_huggingface(tokenizer, directory, limits)
     else:
-        return write_sentencepiece(model.tokenizer, directory, limits)
+        return write_sentencepiece(tokenizer, directory, limits)
     return TokenizerDifferences()
 
 
