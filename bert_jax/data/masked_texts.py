@@ -67,9 +67,9 @@ def _frequent_words(dataset: Dataset) -> Bool[np.ndarray, " V"]:
     numbers = np.linspace(0, len(train) - 1, min(len(train), _COUNTED_ROWS))
     rows = train.gather(np.unique(numbers.astype(np.int64)))
     counts = np.bincount(rows["tokens"].ravel().astype(np.int64), minlength=size)
-    is_long = np.array(
-        [_is_long(token) for token in dataset.tokenizer.tokens(range(size))]
-    )
+    # Without sentencepiece's mark of a word's start.
+    words = (token.removeprefix("▁") for token in dataset.tokenizer.tokens(range(size)))
+    is_long = np.array([len(word) >= MIN_LETTERS and word.isalpha() for word in words])
     chosen = np.argsort(-counts * is_long, kind="stable")[:NUM_FREQUENT]
     frequent = np.zeros(size, bool)
     frequent[chosen] = True
@@ -101,8 +101,3 @@ def _masked_text(
     if len(rebuilt) > max_tokens or rebuilt.count(tokenizer.mask_id) != 1:
         return None  # the text itself may hold the letters of the mask's name
     return MaskedText(text, tokens[place])
-
-
-def _is_long(token: str) -> bool:
-    word = token.removeprefix("▁")  # sentencepiece's mark of a word's start
-    return len(word) >= MIN_LETTERS and word.isalpha()
