@@ -173,7 +173,6 @@ def stated_length(root: epath.Path) -> int:
         (TOKENIZER_CONFIG, "model_max_length"),
     ):
         limit = read_object_or_empty(directory / name).get(key)
-        # transformers writes 1e30 where there is no limit.
         if isinstance(limit, int | float) and 2 < limit < _NO_LIMIT:
             return int(limit)
     return 0
