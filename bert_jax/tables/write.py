@@ -77,7 +77,8 @@ def _write_lines(
         for rows in chunks:  # its errors are not those of the output
             if kind != ".jsonl":
                 rows = [_flat(row) for row in rows]
-                columns.add_names(rows)
+                for row in rows:
+                    columns.names |= dict.fromkeys(row)
             if kind == ".parquet":
                 columns.add_types(rows)
             with name_path_in_errors(path):
@@ -97,15 +98,11 @@ class _Columns:
         self.names: dict[str, None] = {}
         self.schema: Any = None
 
-    def add_names(self, rows: Sequence[JsonObject]) -> None:
-        self.names.update(dict.fromkeys(itertools.chain.from_iterable(rows)))
-
     def add_types(self, rows: Sequence[JsonObject]) -> None:
         """Widen the types to those of more rows, as from whole numbers to others."""
         import pyarrow as pa
 
-        names = dict.fromkeys(itertools.chain.from_iterable(rows))
-        full = [{name: row.get(name) for name in names} for row in rows]
+        full = [{name: row.get(name) for name in self.names} for row in rows]
         try:
             schema = pa.Table.from_pylist(full).schema
             if self.schema is not None:
