@@ -28,7 +28,7 @@ from bert_jax.distributed.sharding import (
     tree_shardings,
 )
 from bert_jax.model.layers import at_least_float32
-from bert_jax.tasks.task import ComparedTask, Counts, Sums, Task
+from bert_jax.tasks.task import ComparedTask, Sums, Task
 from bert_jax.training.compared_gradient import compared_gradient
 from bert_jax.training.global_batch import (
     StepInputs,
@@ -39,9 +39,6 @@ from bert_jax.training.global_batch import (
 
 Gradient = Callable[[StepInputs], tuple[Params, Sums]]
 """The inputs of a step → gradient and sums over all."""
-Objective = Callable[..., tuple[Float[Array, ""], Sums]]
-"""Parameters, a part of a batch, counts of the global batch, key of dropout, fixed
-parameters → that part's share of the loss of the global batch, and its sums."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,30 +156,6 @@ def all_reduce_gradients(
     return jax.tree.unflatten(structure, leaves)
 
 
-def batch_objective(
-    task: Task, prepare: Callable[[Params], Params], fixed_first: PyTree
-) -> Objective:
-    """Return the function of a part of a batch that is differentiated.
-
-    Args:
-        prepare: gathers parameters, and stops the gradient of frozen ones.
-        fixed_first: the partitions of fixed parameters to gather before the loss.
-    """
-
-    def objective(
-        params: Params,
-        batch: PyTree,
-        counts: Counts,
-        key: Key[Array, ""],
-        fixed: Params,
-    ) -> tuple[Float[Array, ""], Sums]:
-        everything = prepare(params) | gather(fixed, fixed_first)
-        sums = task.loss(everything, batch, key)
-        return sum_of_means(sums, counts, task.weights), sums
-
-    return objective
-
-
 def make_gradient(
     task: Task,
     freeze: Callable[[Params], Params],
@@ -218,8 +191,9 @@ def make_gradient(
     if isinstance(task, ComparedTask):
         local = functools.partial(compared_gradient, task, prepare, microbatches, axes)
     else:
-        objective = batch_objective(task, prepare, fixed_first)
-        local = functools.partial(local_gradient, task, objective, microbatches, axes)
+        local = functools.partial(
+            local_gradient, task, prepare, fixed_first, microbatches, axes
+        )
     if gather_dtype:
         local = gather_once(local, task, partitions, gather_dtype)
     if not is_sharded:
@@ -230,7 +204,8 @@ def make_gradient(
 
 def local_gradient(
     task: Task,
-    objective: Objective,
+    prepare: Callable[[Params], Params],
+    fixed_first: PyTree,
     microbatches: int,
     axes: tuple[str, ...],
     inputs: StepInputs,
@@ -238,10 +213,11 @@ def local_gradient(
     """Return the gradient and the sums over the rows of one batch shard.
 
     Args:
+        prepare: gathers parameters, and stops the gradient of frozen ones.
+        fixed_first: the partitions of fixed parameters to gather before the loss.
         axes: the mesh axes to add counts over.
     """
     params, (mask_key, dropout_key) = inputs.params, inputs.keys
-    differentiate = jax.grad(objective, has_aux=True)
 
     # 1. Mask the rows, and count over the global batch. The counts are known before any
     # gradient: each part's sums are divided by them, so that the gradients of all parts
@@ -249,11 +225,17 @@ def local_gradient(
     corrupted = task.corrupt_at_step(inputs.batch, mask_key, inputs.step)
     counts = global_counts(task, corrupted, axes)
 
+    def objective(
+        params: Params, batch: PyTree, key: Key[Array, ""]
+    ) -> tuple[Float[Array, ""], Sums]:
+        everything = prepare(params) | gather(inputs.fixed, fixed_first)
+        sums = task.loss(everything, batch, key)
+        return sum_of_means(sums, counts, task.weights), sums
+
     # 2. Accumulate the gradient over the microbatches; the activations of one part at a
     # time are in memory.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
-        part_batch, part_key = part
-        grads, sums = differentiate(params, part_batch, counts, part_key, inputs.fixed)
+        grads, sums = jax.grad(objective, has_aux=True)(params, *part)
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)
