@@ -1,11 +1,14 @@
-"""The loggers that a configuration names: TensorBoard, a table, Weights & Biases."""
+"""What takes a run's lines besides `metrics.jsonl`, by the names of `report`."""
 
+import abc
+import contextlib
 import importlib.util
 import logging
 import math
 import os
+import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -13,45 +16,60 @@ from etils import epath
 
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require
+from bert_jax.config.serialization import to_dict
+from bert_jax.storage.atomic import is_address
 from bert_jax.tables.write import write_rows
 from bert_jax.terminal.messages import warn
-from bert_jax.training.logger import Logger
 from bert_jax.training.metrics_file import METRICS, VALIDATION, read_metrics
-from bert_jax.training.weights_and_biases import WeightsAndBiases
-
-
-def require_loggers(config: RunConfig) -> None:
-    """Raise ValueError if the package of a logger is missing, before a run begins."""
-    require(
-        "wandb" not in config.report or importlib.util.find_spec("wandb") is not None,
-        "report=wandb needs the package wandb, which is not installed: pip install "
-        "'bert_jax[wandb]', or leave it out of --report.",
-    )
-
-
-def open_loggers(
-    config: RunConfig, workdir: epath.Path, folder: epath.Path, first_step: int
-) -> Iterator[Logger]:
-    """Yield the loggers that `config.report` names, in its order.
-
-    Args:
-        folder: the local directory of the run's files; `workdir`, unless that is in a
-            bucket.
-        first_step: the number of steps done before.
-    """
-    for name in dict.fromkeys(config.report):
-        if name == "tensorboard":
-            try:
-                yield TensorBoard(folder / "tensorboard", first_step)
-            except ModuleNotFoundError:  # it is the default, and no run needs it
-                warn("tensorboardX is not installed: nothing is written for it.")
-        elif name == "csv":
-            yield CsvTable(folder)
-        else:
-            yield WeightsAndBiases(config, workdir)
-
 
 CSV = "metrics.csv"
+RUN_ID = "wandb_run_id.txt"
+
+
+class Logger(abc.ABC):
+    """Takes the lines of a run. After an error it stops: the run does not depend on it.
+
+    Its `name` is its value in the option `report`.
+    """
+
+    name: str
+    problem: str = ""
+    """The error that stopped it; "" if there was none."""
+
+    @contextlib.contextmanager
+    def recording_problem(self) -> Iterator[None]:
+        """Record an error in `problem`, and do not raise it."""
+        try:
+            yield
+        except Exception as error:
+            self.problem = " ".join(f"{error}".split()) or type(error).__name__
+
+    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        """Take a line: the scalars of one step and split."""
+        self._unless_stopped(lambda: self._write(step, split, scalars))
+
+    def flush(self) -> None:
+        """Hand everything to the operating system, before a checkpoint."""
+        self._unless_stopped(self._flush)
+
+    def close(self) -> None:
+        """Write what is left, and free what it holds, also after an error."""
+        with self.recording_problem():
+            self._close()
+
+    def _unless_stopped(self, action: Callable[[], None]) -> None:
+        if not self.problem:
+            with self.recording_problem():
+                action()
+
+    @abc.abstractmethod
+    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None: ...
+
+    @abc.abstractmethod
+    def _flush(self) -> None: ...
+
+    @abc.abstractmethod
+    def _close(self) -> None: ...
 
 
 @final
@@ -129,3 +147,84 @@ class TensorBoard(Logger):
     def _close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+
+
+@final
+class WeightsAndBiases(Logger):
+    """A run of the package `wandb`; a resumed run of ours continues it.
+
+    The environment variables of `wandb` decide the rest, such as WANDB_PROJECT and
+    WANDB_MODE=offline, in which the run is kept in the directory `wandb`.
+    """
+
+    name = "wandb"
+
+    def __init__(self, config: RunConfig, workdir: epath.Path) -> None:
+        """Start or continue the run; its id is kept in `workdir`.
+
+        Its files are in the directory `wandb` of `workdir`, or of the current directory
+        if `workdir` is in a bucket.
+        """
+        self._run: Any = None
+        with self.recording_problem():
+            import wandb
+
+            identifier = workdir / RUN_ID
+            if not identifier.exists():
+                identifier.write_text(secrets.token_hex(4) + "\n")
+            self._run = wandb.init(
+                id=identifier.read_text().strip(),
+                resume="allow",
+                name=None if "WANDB_NAME" in os.environ else workdir.name,
+                project=os.environ.get("WANDB_PROJECT", "bert_jax"),
+                dir=None if is_address(workdir) else os.fspath(workdir),
+                config=to_dict(config),
+                # A run of wandb that the calling program has open stays its own.
+                settings=wandb.Settings(
+                    console="off", silent=True, reinit="create_new"
+                ),
+            )
+            # wandb's own step cannot go back, as the lines of a resumed run may.
+            self._run.define_metric("*", step_metric="step")
+
+    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+        names = {f"{split}/{name}": value for name, value in scalars.items()}
+        self._run.log({"step": step} | names)
+
+    def _flush(self) -> None:
+        """A no-op: a process of wandb's own writes the points at once."""
+
+    def _close(self) -> None:
+        if self._run is not None:
+            self._run.finish()
+
+
+def require_loggers(config: RunConfig) -> None:
+    """Raise ValueError if the package of a logger is missing, before a run begins."""
+    require(
+        "wandb" not in config.report or importlib.util.find_spec("wandb") is not None,
+        "report=wandb needs the package wandb, which is not installed: pip install "
+        "'bert_jax[wandb]', or leave it out of --report.",
+    )
+
+
+def open_loggers(
+    config: RunConfig, workdir: epath.Path, folder: epath.Path, first_step: int
+) -> Iterator[Logger]:
+    """Yield the loggers that `config.report` names, in its order.
+
+    Args:
+        folder: the local directory of the run's files; `workdir`, unless that is in a
+            bucket.
+        first_step: the number of steps done before.
+    """
+    for name in dict.fromkeys(config.report):
+        if name == "tensorboard":
+            try:
+                yield TensorBoard(folder / "tensorboard", first_step)
+            except ModuleNotFoundError:  # it is the default, and no run needs it
+                warn("tensorboardX is not installed: nothing is written for it.")
+        elif name == "csv":
+            yield CsvTable(folder)
+        else:
+            yield WeightsAndBiases(config, workdir)

@@ -24,8 +24,7 @@ from bert_jax.storage.retries import with_retries
 from bert_jax.terminal.log import LOGGER
 from bert_jax.terminal.messages import printable, say, warn
 from bert_jax.terminal.progress import Waiting, format_duration
-from bert_jax.training.logger import Logger
-from bert_jax.training.loggers import open_loggers
+from bert_jax.training.loggers import Logger, open_loggers
 from bert_jax.training.metrics_file import (
     METRICS,
     TRAIN,
