@@ -23,8 +23,7 @@ LIBC = "CS_GNU_LIBC_VERSION"
 TUNABLES = "GLIBC_TUNABLES"
 COORDINATOR = "BERT_JAX_COORDINATOR"
 DETECT = "BERT_JAX_DISTRIBUTED"
-MULTI_PROCESS_VARIABLES = (COORDINATOR, DETECT)
-"""One of these is set if a run has several processes."""
+"""This or the one before is set if a run has several processes."""
 _TPU_VARIABLES = {
     "TPU_SKIP_MDS_QUERY": "1",  # do not ask a cloud's metadata server for the TPU
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -126,7 +125,7 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
     jax = sys.modules.get("jax")
     if CACHE in environment or (jax and jax.config.jax_compilation_cache_dir):
         return
-    if has_several_processes(environment):
+    if any(environment.get(name, "0") != "0" for name in (COORDINATOR, DETECT)):
         return
     directory = cache_directory(environment) / "programs"
     with contextlib.suppress(OSError):  # without a cache, programs compile again
@@ -140,11 +139,6 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
         environment[CACHE] = str(directory)
         if jax is not None:
             jax.config.update("jax_compilation_cache_dir", str(directory))
-
-
-def has_several_processes(environment: Mapping[str, str]) -> bool:
-    """Return whether the variables of a run of several processes are set."""
-    return any(environment.get(name, "0") != "0" for name in MULTI_PROCESS_VARIABLES)
 
 
 def permission_problem(directory: Path) -> str:
