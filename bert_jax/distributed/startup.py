@@ -13,8 +13,7 @@ from typing import Any
 import jax
 from etils import epath
 
-from bert_jax.config import RunConfig
-from bert_jax.config.serialization import differences, to_dict
+from bert_jax.config.serialization import differences
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
     is_primary,
@@ -157,11 +156,7 @@ def exit_after(seconds: float, message: str) -> Iterator[None]:
     It prints `message` and the stack of each thread. A driver that hangs may hold
     Python's lock: faulthandler's thread does not need it, the message's does.
     """
-
-    def print_message() -> None:
-        os.write(2, f"{message}\n".encode())
-
-    timer = threading.Timer(seconds, print_message)
+    timer = threading.Timer(seconds, os.write, (2, f"{message}\n".encode()))
     timer.daemon = True
     timer.start()
     faulthandler.dump_traceback_later(seconds + 1, exit=True, file=2)
@@ -204,8 +199,13 @@ def _connect(arguments: Arguments, timeout: int) -> None:
             )
         warn(f"W{_waiting_for(arguments)[1:]}, up to {left:.0f} s more.")
         thread.join(min(_MESSAGE_INTERVAL, deadline - time.monotonic()))
-    if errors:
-        raise _explain_error(errors[0])
+    for error in errors:
+        if isinstance(error, ValueError):
+            raise ValueError(
+                f"{DETECT}=1 but JAX finds no cluster here ({error}); set "
+                f"{COORDINATOR}, {NUM_PROCESSES} and {PROCESS_ID}."
+            )
+        raise RuntimeError(f"The other processes cannot be reached: {error}")
 
 
 def _waiting_for(arguments: Arguments) -> str:
@@ -223,16 +223,6 @@ def _waiting_for(arguments: Arguments) -> str:
     except OSError as error:
         reason = error.strerror or error
         return f"waiting for the coordinator at {address} ({own}; {reason})"
-
-
-def _explain_error(error: Exception) -> Exception:
-    """An error of `jax.distributed.initialize`, in words for the user."""
-    if isinstance(error, ValueError):
-        return ValueError(
-            f"{DETECT}=1 but JAX finds no cluster here ({error}); set "
-            f"{COORDINATOR}, {NUM_PROCESSES} and {PROCESS_ID}."
-        )
-    return RuntimeError(f"The other processes cannot be reached: {error}")
 
 
 def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
@@ -263,11 +253,6 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
         if is_primary():
             token.unlink(missing_ok=True)
     return workdir
-
-
-def check_same_config(config: RunConfig) -> None:
-    """Check that all processes have the same configuration."""
-    check_same_options(to_dict(config))
 
 
 def check_same_options(own: JsonObject) -> None:

@@ -20,7 +20,7 @@ from bert_jax.distributed.collectives import (
     is_primary,
     run_on_primary,
 )
-from bert_jax.distributed.startup import check_same_config
+from bert_jax.distributed.startup import check_same_options
 from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
@@ -53,16 +53,6 @@ EXTENDABLE = (
 ).split()
 """Fields that may differ with `--extend`: the length of a run, its learning rate
 and schedule."""
-
-
-def machine() -> JsonObject:
-    """Return what the bits of a run depend on, besides its configuration."""
-    return {
-        "backend": jax.default_backend(),
-        "device_kind": jax.devices()[0].device_kind,
-        "cpu_cores": num_cores(),
-        "jax": jax.__version__,
-    }
 
 
 def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject]:
@@ -180,7 +170,7 @@ def write_run_files(run: Run[RunConfig]) -> Resume | None:
         `run.resume` with the new history.
     """
     workdir, resume, changed = run.workdir, run.resume, list(run.changed)
-    check_same_config(run.config)
+    check_same_options(to_dict(run.config))
 
     def write() -> list[JsonObject]:
         workdir.mkdir(parents=True, exist_ok=True)
@@ -196,7 +186,15 @@ def write_run_files(run: Run[RunConfig]) -> Resume | None:
                 drop_score(workdir / CHECKPOINTS / str(complete), changed)
         if line := core_count_line(last):
             say(line)
-        entry = machine() | ({"changed": changed} if changed else {})
+        # What the bits of a run depend on, besides its configuration.
+        entry: JsonObject = {
+            "backend": jax.default_backend(),
+            "device_kind": jax.devices()[0].device_kind,
+            "cpu_cores": num_cores(),
+            "jax": jax.__version__,
+        }
+        if changed:
+            entry["changed"] = changed
         if any(last.get(name) != value for name, value in entry.items()):
             history.append({"step": step, **entry})
         write_json(to_dict(run.config) | {HISTORY: history}, workdir / "config.json")
