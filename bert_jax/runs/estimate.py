@@ -5,6 +5,7 @@ all devices run the same program.
 """
 
 import dataclasses
+import functools
 import hashlib
 import math
 import re
@@ -123,24 +124,23 @@ class LoweredStep:
         """Return the compiled step, None if it is refused, and its figures."""
         start = time.monotonic()
         compiled, total = _compile(self.lowered, options, self.state)
-        seconds = self.seconds + time.monotonic() - start
-        optimizer = self.state - self.parameters
-        if total:
-            return None, Estimate(
-                parameters=self.parameters,
-                optimizer=optimizer,
-                total=total,
-                temporary=total - self.state,
-                seconds=seconds,
-                is_refused=True,
-            )
-        memory, text = compiled.memory_analysis(), compiled.as_text()
-        return compiled, Estimate(
+        figures = functools.partial(
+            Estimate,
             parameters=self.parameters,
-            optimizer=optimizer,
-            total=_size_of(memory),
+            optimizer=self.state - self.parameters,
+            seconds=self.seconds + time.monotonic() - start,
+        )
+        if total:
+            temporary = total - self.state
+            return None, figures(total=total, temporary=temporary, is_refused=True)
+        memory, text = compiled.memory_analysis(), compiled.as_text()
+        return compiled, figures(
+            total=memory.argument_size_in_bytes
+            + memory.output_size_in_bytes
+            - memory.alias_size_in_bytes  # the state is donated
+            + memory.temp_size_in_bytes
+            + memory.generated_code_size_in_bytes,
             temporary=memory.temp_size_in_bytes,
-            seconds=seconds,
             flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
             collectives=collectives(text),
             # A loop's body is counted once, or not at all.
@@ -159,15 +159,23 @@ def lower_step(run: Run[RunConfig], batch: Batch, topology: str = "") -> Lowered
     with jax.default_device(mesh.devices.flat[0]):
         lowered = step.lower(state, rows, fixed) if fixed else step.lower(state, rows)
     num_rows, *_, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
-    has_pairs = "first" in batch and batch["first"].shape[1] > 1
+    model = run.config.model
     return LoweredStep(
         lowered,
         num_devices=mesh.size,
         parameters=size_on_device([state.params, fixed]),
         state=size_on_device([state, fixed]),
         is_loop=run.config.microbatches > 1,
-        kernels=KernelSchedule.of(
-            run.config.model, topology, num_rows, length, has_pairs
+        kernels=KernelSchedule(
+            topology=topology,
+            rows=num_rows,
+            length=length,
+            hidden_size=model.hidden_size,
+            num_heads=model.num_attention_heads,
+            rate=model.attention_probs_dropout_prob,
+            dtype=model.dtype,
+            causal=model.attention == "causal",
+            has_pairs="first" in batch and batch["first"].shape[1] > 1,
         ),
         seconds=time.monotonic() - start,
     )
@@ -183,18 +191,6 @@ def estimate(run: Run[RunConfig], batch: Batch, topology: str = "") -> Estimate:
     """
     on_cpu = run.mesh.devices.flat[0].platform == "cpu"
     return lower_step(run, batch, topology).compile(_UNOPTIMIZED if on_cpu else {})
-
-
-def _size_of(memory: Any) -> int:
-    """Return all bytes that a program needs, by the compiler's analysis."""
-    size: int = (
-        memory.argument_size_in_bytes
-        + memory.output_size_in_bytes
-        - memory.alias_size_in_bytes  # the state is donated
-        + memory.temp_size_in_bytes
-        + memory.generated_code_size_in_bytes
-    )
-    return size
 
 
 def _cycles(program: str, kernels: KernelSchedule) -> dict[str, int]:
@@ -255,7 +251,13 @@ def estimate_lines(
     yield memory_line(step)
     yield from program_lines(step, num_devices)
     if step.cycles and clock:
-        yield from _time_lines(step, device, clock, model_flops / num_devices)
+        flops = model_flops / num_devices
+        seconds, mfu = estimated_time(step, device.device_kind, clock, flops)
+        line = f"the compiler's estimate: {sum(seconds.values()) * 1e3:.1f} ms a step"
+        yield line if mfu is None else f"{line}, an MFU of {mfu:.0%}"
+        yield "  in ms: " + " · ".join(
+            f"{name} {part * 1e3:.1f}" for name, part in seconds.items()
+        )
 
 
 def memory_line(step: Estimate) -> str:
@@ -297,15 +299,3 @@ def estimated_time(
     if not (model_flops and peak):
         return seconds, None
     return seconds, model_flops / sum(seconds.values()) / peak
-
-
-def _time_lines(
-    step: Estimate, device: jax.Device, clock: float, model_flops: float
-) -> Iterator[str]:
-    """Yield the compiler's estimate of a step's time and of its parts."""
-    seconds, mfu = estimated_time(step, device.device_kind, clock, model_flops)
-    line = f"the compiler's estimate: {sum(seconds.values()) * 1e3:.1f} ms a step"
-    yield line if mfu is None else f"{line}, an MFU of {mfu:.0%}"
-    yield "  in ms: " + " · ".join(
-        f"{name} {part * 1e3:.1f}" for name, part in seconds.items()
-    )

@@ -18,8 +18,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from bert_jax.config.model import BertConfig
-
 _TIMEOUT_SECONDS = 300
 _VARIABLE = "LIBTPU_INIT_ARGS"
 _FLAGS = "--xla_jf_dump_to={} --xla_jf_dump_llo_text=true"
@@ -42,28 +40,6 @@ class KernelSchedule:
     causal: bool
     has_pairs: bool
     """Whether rows hold several pairs."""
-
-    @classmethod
-    def of(
-        cls,
-        config: BertConfig,
-        topology: str,
-        rows: int,
-        length: int,
-        has_pairs: bool,
-    ) -> "KernelSchedule":
-        """Return the kernels of a model, for `rows` rows of `length` tokens."""
-        return cls(
-            topology=topology,
-            rows=rows,
-            length=length,
-            hidden_size=config.hidden_size,
-            num_heads=config.num_attention_heads,
-            rate=config.attention_probs_dropout_prob,
-            dtype=config.dtype,
-            causal=config.attention == "causal",
-            has_pairs=has_pairs,
-        )
 
 
 def kernel_cycles(kernels: KernelSchedule) -> dict[str, int]:
