@@ -231,7 +231,7 @@ def prepare_finetuning(
     `resume` is the latest checkpoint of the run in `workdir`. Raise ValueError if
     files, models and options do not fit together.
     """
-    config = pin_source(config, resume)
+    config = pin_source(config, None if resume is None else resume.config)
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     rate, data = rate_for(config, source, resume), resolved_data(config, start)

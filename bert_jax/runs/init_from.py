@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import jax
 from etils import epath
-from jaxtyping import PyTree
+from flax.traverse_util import flatten_dict
 
 from bert_jax.checkpoints.optimizer_state import has_optimizer_state
 from bert_jax.checkpoints.restore import read_params, require_same_shapes
@@ -17,9 +17,9 @@ from bert_jax.config.checks import require
 from bert_jax.config.model import SHAPE_FIELDS, Params
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.collectives import is_primary
-from bert_jax.distributed.sharding import path_name
 from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import load_pretrained, pinned_name, resolve_path
+from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import read_manifest
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -31,23 +31,15 @@ Shape: TypeAlias = Mapping[str, object]
 """Values, or their texts, by the names of fields of the model."""
 
 
-def pin_source(config: ConfigT, resume: Resume | None) -> ConfigT:
-    """Return the configuration with a commit in the place of a branch of the hub.
-
-    A resumed run keeps its own, also when the branch has moved since.
-    """
-    before = None if resume is None else str(resume.config.get("init_from"))
-    return with_pinned_source(config, before)
-
-
-def with_pinned_source(config: ConfigT, before: str | None) -> ConfigT:
+def pin_source(config: ConfigT, before: JsonObject | None) -> ConfigT:
     """Return the configuration with a commit in the place of a branch of the hub.
 
     Args:
-        before: what an earlier start has recorded, which is kept; None: this is the
-            first.
+        before: the configuration of an earlier start, which keeps its commit, also when
+            the branch has moved since; None: this is the first.
     """
-    source = pinned(config.init_from, before, "The run began from")
+    known = None if before is None else str(before.get("init_from"))
+    source = pinned(config.init_from, known, "The run began from")
     return dataclasses.replace(config, init_from=source)
 
 
@@ -149,7 +141,7 @@ def open_source(
     `num_steps`, it has no optimizer to keep, or it has another shape than the options
     in `named`.
     """
-    config = pin_source(config, resume)
+    config = pin_source(config, None if resume is None else resume.config)
     if not config.init_from:
         return None, config
     if resume is not None:
@@ -334,8 +326,6 @@ def has_all(source: Params | None, init_params: Callable[[jax.Array], Params]) -
     return source is not None and wanted.keys() <= _shapes(source).keys()
 
 
-def _shapes(tree: PyTree) -> dict[str, tuple[int, ...]]:
-    return {
-        path_name(path): tuple(leaf.shape)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
+def _shapes(params: Params) -> dict[str, tuple[int, ...]]:
+    leaves = flatten_dict(params, sep="/").items()
+    return {name: tuple(leaf.shape) for name, leaf in leaves}

@@ -20,7 +20,7 @@ from bert_jax.runs.finetuning_examples import (
     each_line_once,
     say_on_primary,
 )
-from bert_jax.runs.init_from import with_pinned_source
+from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.files import JsonObject, write_json
@@ -86,10 +86,7 @@ def with_pinned_models(
     Args:
         before: the configuration that an earlier start has recorded, if there was one.
     """
-    source, teacher = (
-        None if before is None else str(before.get(name))
-        for name in ("init_from", "teacher")
-    )
+    teacher = None if before is None else str(before.get("teacher"))
     if before is not None and not before.get("rate_by_size"):
         config = dataclasses.replace(config, rate_by_size=False)
     data = None if before is None else before.get("data")
@@ -97,7 +94,7 @@ def with_pinned_models(
     if isinstance(length, int) and not config.data.max_length:
         own = dataclasses.replace(config.data, max_length=length)
         config = dataclasses.replace(config, data=own)
-    return with_pinned_teacher(with_pinned_source(config, source), teacher)
+    return with_pinned_teacher(pin_source(config, before), teacher)
 
 
 def finetune_runs(
