@@ -149,22 +149,27 @@ def resolve_runs(
         f"seeds={seeds} from seed={config.seed} on end at {last}, and the last seed is "
         f"{MAX_SEED}; give fewer, or a lower seed.",
     )
-    before = read_runs_file(root)["config"] if (root / RUNS).exists() else None
-    if before is None:
+    if not (root / RUNS).exists():
         require_no_other_files(root)
         require(
             not (root / CHECKPOINTS).exists(),
             f"workdir={root} is that of one run, and seeds or a sweep make several; "
             "choose another --workdir.",
         )
-    config = with_pinned_models(config, before)
-    return config, read_runs(root, config)
+        return with_pinned_models(config, None), []
+    summary = read_runs_file(root)
+    config = with_pinned_models(config, summary["config"])
+    require_same_config(summary["config"], config, root / RUNS)
+    return config, summary["runs"]
 
 
 def _add_run(
     run: SweepRun, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
 ) -> None:
-    """Train a run, add its scores to `done`, and write `runs.json`."""
+    """Train a run, add its scores to `done`, and write `runs.json`.
+
+    The checkpoints of all but the best run are removed.
+    """
     say_on_primary([f"{run.setting}, seed {run.config.seed}"])
     try:
         scores = finetune(run.config, root / run.name, root / "examples")
@@ -173,44 +178,32 @@ def _add_run(
         return
     own: JsonObject = {"name": run.name, "setting": run.setting}
     done.append(own | {"seed": run.config.seed, "scores": scores})
-    keep_common_scores(done)
+    # Only the scores that all runs have: an older version may have had others.
+    common = set.intersection(*(set(other["scores"]) for other in done))
+    for other in done:
+        other["scores"] = {k: v for k, v in other["scores"].items() if k in common}
     if not is_primary():
         return
     best, settings = best_run(done)["name"], summarise(done)
     values = {"config": to_dict(config), "best": best, "settings": settings}
     write_json(values | {"runs": done}, root / RUNS)
-    keep_checkpoints_of(best, done, root)
-
-
-def keep_checkpoints_of(
-    best: str, runs: Sequence[JsonObject], root: epath.Path
-) -> None:
-    """Remove the checkpoints of the other runs."""
-    for finished in runs:
-        checkpoints = root / finished["name"] / CHECKPOINTS
-        removable = finished["name"] != best and checkpoints.exists()
+    for other in done:
+        checkpoints = root / other["name"] / CHECKPOINTS
+        removable = other["name"] != best and checkpoints.exists()
         if removable and not escapes(root, checkpoints):  # a link's target stays
             checkpoints.rmtree()
 
 
-def keep_common_scores(runs: Sequence[JsonObject]) -> None:
-    """Keep the scores that all runs have: an older version may have had others."""
-    common = set.intersection(*(set(run["scores"]) for run in runs))
-    for run in runs:
-        run["scores"] = {k: v for k, v in run["scores"].items() if k in common}
-
-
-def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
-    """Return the finished runs; raise ValueError if they have another configuration."""
-    if not (root / RUNS).exists():
-        return []
-    summary = read_runs_file(root)
+def require_same_config(
+    values: JsonObject, config: FinetuneConfig, path: epath.Path
+) -> None:
+    """Raise ValueError unless the runs that a file lists have this configuration."""
     try:
         # Fields that an older version did not have, count as their defaults.
-        before = to_dict(from_dict(FinetuneConfig, summary["config"]))
+        before = to_dict(from_dict(FinetuneConfig, values))
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{root / RUNS} lists runs of another kind, or is damaged: "
+            f"{path} lists runs of another kind, or is damaged: "
             f"{' '.join(str(error).split())} Choose another --workdir."
         ) from error
     changed = [
@@ -220,7 +213,6 @@ def read_runs(root: epath.Path, config: FinetuneConfig) -> list[JsonObject]:
     ]
     if changed:
         raise ValueError(
-            f"{root / RUNS} lists runs with another {', '.join(changed)}; repeat those "
+            f"{path} lists runs with another {', '.join(changed)}; repeat those "
             "options, or choose another --workdir."
         )
-    return summary["runs"]
