@@ -252,6 +252,7 @@ def compute(
 
     Args:
         dropout_key: apply dropout by this key; None: no dropout.
+        options: of the method, or of `apply`, such as mutable=["internals"].
     """
     rngs = None
     if dropout_key is not None:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.model import Params
-from bert_jax.model.bert import Bert
+from bert_jax.model.bert import compute
 from bert_jax.model.layers import at_least_float32
 
 _Vectors = Float[Array, "B T _"]
@@ -37,16 +37,8 @@ def compute_with_internals(
     dropout_key: Key[Array, ""] | None = None,
 ) -> tuple[PyTree, Internals]:
     """Return the result of `compute` for a method of `Bert`, and the internals."""
-    rngs, options = None, {}
-    if dropout_key is not None:
-        rngs, options = {"dropout": dropout_key}, {"deterministic": False}
-    result, stored = Bert(config).apply(
-        {"params": params},
-        *args,
-        method=method,
-        mutable=["internals"],
-        rngs=rngs,
-        **options,
+    result, stored = compute(
+        config, params, method, *args, dropout_key=dropout_key, mutable=["internals"]
     )
     encoder = stored["internals"]["encoder"]
     layers = [encoder[f"layer_{i}"] for i in range(config.num_hidden_layers)]
