@@ -12,6 +12,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
@@ -236,8 +237,9 @@ def init_params(config: BertConfig, key: Key[Array, ""]) -> Params:
     """Draw the parameters of the encoder and the heads that `config.head` names."""
     ids = jnp.zeros((1, 8), jnp.int32)  # the shapes of parameters do not depend on it
     inputs = Inputs(ids, ids, ids == 0)
-    params: Params = Bert(config).init(key, inputs, method="outputs")["params"]
-    return INITIALIZERS[config.initializer](config, params)
+    drawn = flatten_dict(Bert(config).init(key, inputs, method="outputs")["params"])
+    params: Params = unflatten_dict(INITIALIZERS[config.initializer](config, drawn))
+    return params
 
 
 def compute(

@@ -8,11 +8,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig
-from bert_jax.config.model import Params
 
 OFFSETS = {"bidirectional": (-1, 1, -2, 2), "causal": (-1, -2, -3, -4)}
 """The neighbours that heads of the first layer attend to, by the mask of attention."""
@@ -31,7 +29,7 @@ Flat = dict[tuple[str, ...], Any]
 """Parameters by their paths."""
 
 
-def deepnorm(config: BertConfig, params: Params) -> Params:
+def deepnorm(config: BertConfig, flat: Flat) -> Flat:
     """Scale the initial kernels of the layers as DeepNorm does (Wang et al. 2022, §3).
 
     DeepNorm computes LayerNorm(α x + G(x)), α = (2L)^¼, and draws the kernels of values
@@ -42,21 +40,19 @@ def deepnorm(config: BertConfig, params: Params) -> Params:
     layers = config.num_hidden_layers
     alpha, beta = (2 * layers) ** 0.25, (8 * layers) ** -0.25
     inner, last = beta, beta / alpha
-    scales = {
+    scales: dict[tuple[str, ...], float] = {
         ("attention", "value"): inner,
         ("attention", "output"): last,
         ("feed_forward", "in"): inner,
         ("feed_forward", "out"): last,
     }
-    flat = flatten_dict(params)
     for path, leaf in flat.items():
         if path[0] == "encoder" and path[-1] == "kernel":
             flat[path] = leaf * scales.get(path[-3:-1], 1.0)
-    scaled: Params = unflatten_dict(flat)
-    return scaled
+    return flat
 
 
-def local(config: BertConfig, params: Params) -> Params:
+def local(config: BertConfig, flat: Flat) -> Flat:
     """Let heads of the first layer attend to one neighbour each from the first step.
 
     A trained BERT has such heads (Clark et al. 2019, §3.1), and a small budget spends
@@ -66,15 +62,14 @@ def local(config: BertConfig, params: Params) -> Params:
     columns turned by its offset, so that their product is highest there. A layer has
     at most four such heads. All else begins as DeepNorm's.
     """
-    flat = _with_waves(config, flatten_dict(deepnorm(config, params)))
+    flat = _with_waves(config, deepnorm(config, flat))
     for head, offset in enumerate(OFFSETS[config.attention]):
         if head < config.num_attention_heads:
             _look_at_neighbour(config, flat, 0, head, offset)
-    begun: Params = unflatten_dict(flat)
-    return begun
+    return flat
 
 
-def matching(config: BertConfig, params: Params) -> Params:
+def matching(config: BertConfig, flat: Flat) -> Flat:
     """Let some heads attend to neighbours, others to the same token elsewhere.
 
     Whether two segments belong together shows in the tokens that both have. The first
@@ -82,15 +77,14 @@ def matching(config: BertConfig, params: Params) -> Params:
     with two heads that do, and two for the nearest neighbours. The second layer, which
     residual connections give the positions too, has two for the next ones.
     """
-    flat = _with_waves(config, flatten_dict(deepnorm(config, params)))
+    flat = _with_waves(config, deepnorm(config, flat))
     for number, offset in enumerate(OFFSETS["bidirectional"]):
         layer, head = divmod(number, 2)
         if layer < config.num_hidden_layers:
             _look_at_neighbour(config, flat, layer, head, offset)
     for head in range(2, min(4, config.num_attention_heads)):
         _look_for_itself(config, flat, head)
-    begun: Params = unflatten_dict(flat)
-    return begun
+    return flat
 
 
 def _frequencies(config: BertConfig) -> Float[np.ndarray, " half"]:
@@ -183,8 +177,8 @@ def _set_head(
     flat[path] = flat[path].at[:, first : first + kernel.shape[1]].set(kernel)
 
 
-INITIALIZERS: dict[str, Callable[[BertConfig, Params], Params]] = {
-    "bert": lambda _, params: params,
+INITIALIZERS: dict[str, Callable[[BertConfig, Flat], Flat]] = {
+    "bert": lambda _, flat: flat,
     "deepnorm": deepnorm,
     "local": local,
     "matching": matching,
