@@ -1,7 +1,7 @@
 """Write the model card (README.md) of an exported model."""
 
-import contextlib
 import json
+import math
 
 from etils import epath
 
@@ -11,7 +11,7 @@ from bert_jax.config.embedding import Embedding
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import MANIFEST, read_manifest
-from bert_jax.training.metrics_file import METRICS
+from bert_jax.training.metrics_file import METRICS, VALIDATION, read_metrics
 
 _UNKNOWN = "unknown  # name it: --license of the export"
 PIPELINES = {
@@ -195,19 +195,15 @@ def _training(model: Model, run: epath.Path | None) -> JsonObject:
 
 def _validation(run: epath.Path | None, step: int) -> str:
     """Return the run's last validation scores up to `step`."""
-    if run is None or not (run / METRICS).exists():
+    lines = read_metrics(run / METRICS)[0] if run is not None else []
+    known = [line for line in lines if line.split == VALIDATION and line.step <= step]
+    if not known:
         return ""
-    last: JsonObject = {}
-    for line in (run / METRICS).read_text().splitlines():
-        # The last line may be incomplete.
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            values = json.loads(line)
-            if values["split"] == "validation" and values["step"] <= step:
-                last = values
+    last = known[-1].scalars
     named = [value for name, value in last.items() if name.startswith("f1_")]
     scores = [
         f"{name} {value:.4f}"
         for name, value in last.items()
-        if type(value) is float and not (name == "f1" and value in named)
+        if math.isfinite(value) and not (name == "f1" and value in named)
     ]
-    return f"{', '.join(scores)} (step {last['step']:,})" if scores else ""
+    return f"{', '.join(scores)} (step {known[-1].step:,})" if scores else ""
