@@ -36,7 +36,7 @@ from bert_jax.model.bert import compute, head_outputs
 from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
-from bert_jax.storage.files import JsonObject, write_json
+from bert_jax.storage.files import write_json
 
 RUNTIME = "onnxruntime"
 
@@ -67,9 +67,8 @@ def export_onnx(
         )
     model = load_pretrained(source).in_target_units()
     require_tokenizer_json(model, source)
-    _require_pooled_prompt(model, source)
+    embedding = supported_embedding(model, source)
     params = flatten_dict(model.params, sep="/")
-    embedding = supported_embedding(model)
     graph = bert_graph(model.config, params, embedding)
     leaves = tuple(
         Leaf(name, name, values.shape, str(values.dtype), transposed=False)
@@ -77,8 +76,9 @@ def export_onnx(
     )
     with atomic_directory(output) as directory:
         graph.write(directory)
-        pad_id = model.tokenizer.pad_id
-        write_json(onnx_config(model.config, pad_id), directory / CONFIG)
+        config = huggingface_config(model.config, model.tokenizer.pad_id, {})
+        ours = {"attention": model.config.attention, "pooling": model.config.pooling}
+        write_json(config | ours, directory / CONFIG)
         differences = write_tokenizer(model, directory)
         if embedding is not None:
             write_embedding(embedding, directory, model.config)
@@ -93,30 +93,22 @@ def export_onnx(
     return tuple(graph.outputs), comparison, differences
 
 
-def supported_embedding(model: Model) -> Embedding | None:
-    """Return how the model makes one vector of a text, if its files specify it."""
+def supported_embedding(model: Model, source: str | Model) -> Embedding | None:
+    """Return how the model makes one vector of a text, if its files specify it.
+
+    Raise ValueError if the vectors leave out a prompt, whose end no input tells.
+    """
     embedding = model.embedding
     is_encoder = model.config.head == "encoder"
     if embedding is None or embedding.unsupported or not is_encoder:
         return None
-    return embedding
-
-
-def _require_pooled_prompt(model: Model, source: str | Model) -> None:
-    """Raise ValueError if the vectors leave out a prompt, whose end no input tells."""
-    embedding = supported_embedding(model)
-    if embedding and embedding.prompt_names and not embedding.pool_prompt:
+    if embedding.prompt_names and not embedding.pool_prompt:
         raise ValueError(
             f"{source} makes vectors without the tokens of its prompts "
             "(include_prompt=False), and the inputs of an ONNX graph do not tell where "
             "a prompt ends; use `bert-jax convert export --to huggingface`."
         )
-
-
-def onnx_config(config: BertConfig, pad_id: int) -> JsonObject:
-    """Return the content of config.json: transformers' keys, and two of ours."""
-    ours = {"attention": config.attention, "pooling": config.pooling}
-    return huggingface_config(config, pad_id, {}) | ours
+    return embedding
 
 
 def compare_onnx(
