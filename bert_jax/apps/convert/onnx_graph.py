@@ -140,14 +140,8 @@ class Graph:
             onnx.helper.make_graph(
                 list(self._renamed_nodes()),
                 "bert",
-                [
-                    _value_info(name, "INT64", dims)
-                    for name, dims in self.inputs.items()
-                ],
-                [
-                    _value_info(name, kind, dims)
-                    for name, kind, dims in self._float_outputs()
-                ],
+                _value_infos("INT64", self.inputs),
+                _value_infos("FLOAT", self.outputs),
                 [*tensors, *self._constants.values()],
             ),
             producer_name="bert_jax",
@@ -157,15 +151,13 @@ class Graph:
         atomic_write(directory / MODEL, model.SerializeToString())
         onnx.checker.check_model(str(directory / MODEL), full_check=True)
 
-    def _float_outputs(self) -> list[tuple[str, str, Dims]]:
-        return [(name, "FLOAT", dims) for name, dims in self.outputs.items()]
 
-
-def _value_info(name: str, kind: str, dims: Dims) -> Any:
+def _value_infos(kind: str, values: dict[str, Dims]) -> list[Any]:
+    """Return descriptions of inputs or outputs that all have one type."""
     import onnx
 
-    dtype = getattr(onnx.TensorProto, kind)
-    return onnx.helper.make_tensor_value_info(name, dtype, dims)
+    dtype, make = getattr(onnx.TensorProto, kind), onnx.helper.make_tensor_value_info
+    return [make(name, dtype, dims) for name, dims in values.items()]
 
 
 def _padding(size: int) -> int:
