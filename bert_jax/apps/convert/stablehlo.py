@@ -1,7 +1,6 @@
 """Export a model to StableHLO, which JAX runs without this package."""
 
 import importlib.util
-from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -147,14 +146,7 @@ def lower(
     sequence_length: int,
 ) -> export.Exported:
     """Return the program from flat parameters and three inputs to the outputs."""
-    rows = batch_size or export.symbolic_shape("batch")[0]
-    inputs = jax.ShapeDtypeStruct((rows, sequence_length), jnp.int32)
-    shapes = jax.eval_shape(lambda: params)
-    lowered = export.export(jax.jit(_outputs_of(config)), platforms=PLATFORMS)
-    return lowered(shapes, inputs, inputs, inputs)
 
-
-def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Float[Array, "..."]]]:
     def outputs(
         params: dict[str, Float[Array, "..."]],
         input_ids: Int[Array, "B T"],
@@ -169,4 +161,8 @@ def _outputs_of(config: BertConfig) -> Callable[..., dict[str, Float[Array, "...
         # The hidden states of all layers would be by far the largest output.
         return {"hidden": result.pop("hidden_states")[-1], **result}
 
-    return outputs
+    rows = batch_size or export.symbolic_shape("batch")[0]
+    inputs = jax.ShapeDtypeStruct((rows, sequence_length), jnp.int32)
+    shapes = jax.eval_shape(lambda: params)
+    lowered = export.export(jax.jit(outputs), platforms=PLATFORMS)
+    return lowered(shapes, inputs, inputs, inputs)
