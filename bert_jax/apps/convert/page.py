@@ -119,9 +119,8 @@ def page_leaves(model: Model) -> Leaves:
         if name.startswith(("encoder/", "masked_lm/"))
     }
     for table, rows in (("position", _max_tokens(model)), ("segment", 1)):
-        leaves[f"{_TABLES}/{table}/embedding"] = leaves[f"{_TABLES}/{table}/embedding"][
-            :rows
-        ]
+        name = f"{_TABLES}/{table}/embedding"
+        leaves[name] = leaves[name][:rows]
     return leaves
 
 
