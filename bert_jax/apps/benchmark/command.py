@@ -32,7 +32,7 @@ WHAT: dict[str, tuple[type[BenchmarkOptions], str]] = {
     "compile": (CompileOptions, "compilation"),
     "inference": (InferenceOptions, "steps"),
     "input": (InputOptions, "reading"),
-    "prepare": (PrepareOptions, "preparation"),
+    "prepare": (PrepareOptions, "reading"),
 }
 """By name: the options, and the module that defines `benchmark_NAME`."""
 
