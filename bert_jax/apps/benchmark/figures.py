@@ -5,9 +5,11 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from bert_jax.terminal.columns import aligned
 
 Figures = dict[str, Any]
 Timer = Callable[[int], float]
@@ -93,13 +95,10 @@ def show(value: object) -> str:
     return f"{value:,}" if type(value) is int else str(value)
 
 
-def table(columns: Mapping[str, Figures]) -> Iterator[str]:
-    """Yield a line for each figure; a column without it shows a dash."""
+def table(columns: Mapping[str, Figures]) -> list[str]:
+    """Return a line for each figure; a column without it shows a dash."""
     names = dict.fromkeys(name for column in columns.values() for name in column)
     cells = [["", *columns]]
     for name in names:
         cells.append([name, *(show(figures.get(name)) for figures in columns.values())])
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for first, *rest in cells:
-        row = [f"{cell:>{w}}" for cell, w in zip(rest, widths[1:], strict=True)]
-        yield "  ".join([f"{first:{widths[0]}}", *row])
+    return aligned(cells)
