@@ -95,11 +95,9 @@ def compile_step(
 def _reader_fingerprint() -> str:
     """Return a hash of the code that reads figures from a compiled program."""
     modules = (estimate, program, kernel_schedule, topologies, environment, peaks)
-    files = [Path(str(module.__file__)) for module in modules]
-    digest = hashlib.sha256()
-    for file in (*files, Path(__file__)):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
+    files = [*(str(module.__file__) for module in modules), __file__]
+    content = b"".join(Path(file).read_bytes() for file in files)
+    return hashlib.sha256(content).hexdigest()
 
 
 def _figures(step: Estimate, usable_memory: float) -> Figures:

@@ -32,21 +32,22 @@ from bert_jax.training.run import Run
 from bert_jax.training.step import TrainState, num_parameters
 
 
-def synthetic_config(options: TrainOptions) -> PretrainConfig:
-    """Return the configuration of pretraining; on one device if PyTorch is compared."""
+def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTask]:
+    """Return pretraining on synthetic rows: its configuration and task.
+
+    It is on one device if PyTorch is compared.
+    """
+    preset = PRESETS[options.model]
+    rate = preset.hidden_dropout_prob if options.dropout else 0.0
     model = dataclasses.replace(
-        PRESETS[options.model],
+        preset,
         dtype=options.dtype,
         remat=options.remat,
         attention_kernel=options.attention_kernel,
+        hidden_dropout_prob=rate,
+        attention_probs_dropout_prob=rate if options.attention_dropout else 0.0,
     )
-    if not options.dropout:
-        model = dataclasses.replace(
-            model, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
-        )
-    if not options.attention_dropout:
-        model = dataclasses.replace(model, attention_probs_dropout_prob=0.0)
-    return PretrainConfig(
+    config = PretrainConfig(
         model=model,
         data=DataConfig(sequence_length=options.sequence_length, pairs="nsp"),
         masking=MaskingConfig(
@@ -60,11 +61,6 @@ def synthetic_config(options: TrainOptions) -> PretrainConfig:
         batch_size=options.batch_size,
         microbatches=options.microbatches,
     )
-
-
-def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTask]:
-    """Return pretraining on synthetic rows: its configuration and task."""
-    config = synthetic_config(options)
     return config, PretrainingTask(config, synthetic_dataset(config, config.batch_size))
 
 
