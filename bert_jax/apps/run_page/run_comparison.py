@@ -59,8 +59,19 @@ def write_run_page(
     require_different(workdirs)
     if len(workdirs) == 1:
         write_run_report(workdirs[0], path, report)
-    else:
-        write_run_comparison(workdirs, path)
+        return 1
+    require_output_file(path, SUFFIX)
+    if len(workdirs) > MAX_RUNS:
+        raise ValueError(
+            f"{len(workdirs)} runs are too many for a page, which tells {MAX_RUNS} "
+            "apart; name at most so many."
+        )
+    names = short_names(workdirs)
+    runs = {
+        name: read_run_record(own) for name, own in zip(names, workdirs, strict=True)
+    }
+    # A name of a file may hold bytes that are no UTF-8.
+    atomic_write(path, run_comparison(runs).encode(errors="replace"))
     return len(workdirs)
 
 
@@ -86,32 +97,6 @@ def run_directories(paths: Sequence[str]) -> list[str]:
         else:
             directories.append(path)
     return directories
-
-
-def write_run_comparison(workdirs: Sequence[str], path: Path) -> None:
-    """Write a page of several runs, which may still go on; it needs no network.
-
-    Args:
-        workdirs: of pretraining or fine-tuning runs.
-        path: of the page, a file that ends in .html.
-
-    Raises:
-        FileNotFoundError: one is not the workdir of a run.
-        ValueError: there are too many runs, or a config.json is damaged.
-        OSError: the page cannot be written.
-    """
-    require_output_file(path, SUFFIX)
-    if len(workdirs) > MAX_RUNS:
-        raise ValueError(
-            f"{len(workdirs)} runs are too many for a page, which tells {MAX_RUNS} "
-            "apart; name at most so many."
-        )
-    names = short_names(workdirs)
-    runs = {
-        name: read_run_record(own) for name, own in zip(names, workdirs, strict=True)
-    }
-    # A name of a file may hold bytes that are no UTF-8.
-    atomic_write(path, run_comparison(runs).encode(errors="replace"))
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

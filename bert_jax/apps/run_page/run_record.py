@@ -157,12 +157,6 @@ def _selection_score(run: RunRecord, line: MetricsLine) -> float:
     return main_score(line.scalars) if has_score else math.nan
 
 
-def best_scores(run: RunRecord) -> dict[str, float]:
-    """Return the scores of the best evaluation, or {}."""
-    best = best_evaluation(run)
-    return best.scalars if best else {}
-
-
 def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
     """Return the validation scores by step, as a table of `columns` and `rows`.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from bert_jax.apps.run_page.curves import charts, reference_lines
 from bert_jax.apps.run_page.run_record import (
     RunRecord,
-    best_scores,
+    best_evaluation,
     configuration,
     evaluations,
     progress,
@@ -58,7 +58,8 @@ def run_report(run: RunRecord, report: Callable[[str], None]) -> str:
             unigram = unigram_baseline(run.config, dataset)
         sampled = samples(run, dataset, reason, report)
     elif run.lines:
-        scores = best_scores(run) | baseline_of_run(run.config)
+        best = best_evaluation(run)
+        scores = (best.scalars if best else {}) | baseline_of_run(run.config)
     reference = reference_lines(run.config, run.history, unigram)
     reference |= {c.name: (c.rule, c.limit) for c in comparisons(scores)}
     notes += [f"{line}." for line in no_better(scores)]

@@ -1,8 +1,7 @@
 """What the checkpoints of a pretraining run predict for the same few texts."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -26,8 +25,6 @@ from bert_jax.storage.files import JsonObject
 NUM_TEXTS, NUM_PROMPTS, MAX_CHECKPOINTS, NUM_PREDICTIONS = 5, 2, 8, 5
 _CHARACTERS, _TOKENS = (24, 100), (8, 30)
 """Tokens of a prompt and of its continuation, of single characters and of words."""
-
-ValueT = TypeVar("ValueT")
 
 
 def open_validation(config: PretrainConfig) -> tuple[Dataset | None, str]:
@@ -86,10 +83,11 @@ def _nothing(*problems: str) -> JsonObject:
 def _by_checkpoint(
     run: RunRecord,
     steps: list[int],
-    use: Callable[[Predictor], ValueT],
+    texts: Sequence[JsonObject],
+    use: Callable[[Predictor], list[JsonObject]],
     report: Callable[[str], None],
-) -> tuple[dict[int, ValueT], list[str]]:
-    """Return what `use` returns for each checkpoint that can be loaded, and problems.
+) -> JsonObject:
+    """Return what `use` returns for each text, by each checkpoint that can be loaded.
 
     One that a run removes meanwhile, or that is damaged, is a problem.
     """
@@ -101,7 +99,14 @@ def _by_checkpoint(
             by_step[step] = use(load(run.workdir / CHECKPOINTS / str(step)))
         except (OSError, ValueError) as error:
             problems.append(f"checkpoint {step}: {error}")
-    return by_step, problems
+    return {
+        "steps": list(by_step),
+        "problems": problems,
+        "texts": [
+            text | {"by_step": [results[place] for results in by_step.values()]}
+            for place, text in enumerate(texts)
+        ],
+    }
 
 
 def _filled(
@@ -128,16 +133,7 @@ def _filled(
             for tokens, text in zip(all_tokens, texts, strict=True)
         ]
 
-    by_step, problems = _by_checkpoint(run, steps, fill, report)
-    return {
-        "steps": list(by_step),
-        "problems": problems,
-        "texts": [
-            dataclasses.asdict(text)
-            | {"by_step": [results[place] for results in by_step.values()]}
-            for place, text in enumerate(texts)
-        ],
-    }
+    return _by_checkpoint(run, steps, [*map(dataclasses.asdict, texts)], fill, report)
 
 
 def _filling(all_tokens: list[tuple[str, float]], text: MaskedText) -> JsonObject:
@@ -178,18 +174,8 @@ def _continued(
     def extend(bert: Predictor) -> list[JsonObject]:
         return [_extended(bert, prompt, longest) for prompt in prompts]
 
-    by_step, problems = _by_checkpoint(run, steps, extend, report)
-    return {
-        "steps": list(by_step),
-        "problems": problems,
-        "texts": [
-            {
-                "text": prompt,
-                "by_step": [results[place] for results in by_step.values()],
-            }
-            for place, prompt in enumerate(prompts)
-        ],
-    }
+    texts = [{"text": prompt} for prompt in prompts]
+    return _by_checkpoint(run, steps, texts, extend, report)
 
 
 def _extended(bert: Predictor, prompt: str, longest: int) -> JsonObject:
