@@ -48,11 +48,9 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
         ValueError: it is none of these.
     """
     directory = as_directory(path)
-    if is_vocabulary(directory):
-        yield from vocabulary_lines(Tokenizer.load(directory))
-        return
-    if directory.is_file() and is_vocabulary(directory.parent):
-        yield from vocabulary_lines(Tokenizer.load(directory.parent))
+    place = directory.parent if directory.is_file() else directory
+    if is_vocabulary(place):
+        yield from vocabulary_lines(Tokenizer.load(place))
         return
     if not directory.is_dir():
         raise FileNotFoundError(f"{path} is not a directory; name one to inspect.")
