@@ -104,8 +104,11 @@ def read_run_config(source: str | os.PathLike[str], step: int) -> RunConfig:
     """
     workdir = open_directory(source)
     config = _saved_config(workdir, step)
-    changed = _begun_with(workdir, step)
-    return with_changes(config, [(one["field"], one["now"]) for one in changed])
+    for entry in _read_history(workdir):
+        if entry.get("step") == step and FORKED_FROM in entry:  # a fork began with it
+            changed = entry.get("changed", [])
+            return with_changes(config, [(one["field"], one["now"]) for one in changed])
+    return config
 
 
 def _saved_config(workdir: epath.Path, step: int) -> PretrainConfig | FinetuneConfig:
@@ -120,15 +123,6 @@ def _saved_config(workdir: epath.Path, step: int) -> PretrainConfig | FinetuneCo
         f"{checkpoint} is not of a run of `bert-jax pretrain` or `finetune`; name the "
         "workdir of one."
     )
-
-
-def _begun_with(workdir: epath.Path, step: int) -> list[JsonObject]:
-    """Return what a fork changed that began at `step`, with its source's checkpoint."""
-    for entry in _read_history(workdir):
-        if entry.get("step") == step and FORKED_FROM in entry:
-            changed: list[JsonObject] = entry.get("changed", [])
-            return changed
-    return []
 
 
 def fork(
@@ -201,15 +195,13 @@ def _changes(
     changed = _differing(before, config)
     for change in changed:
         name = change["field"]
-        if is_changeable(name, before):
-            continue
-        section = f"{name.partition('.')[0]}."
-        decides = FIXED.get(name) or FIXED[section]
-        raise ValueError(
-            f"{name}={change['now']} but {workdir} has {change['before']}, and a fork "
-            f"cannot change it: it decides {decides}. Leave the option out, or start "
-            "another run."
-        )
+        if not is_changeable(name, before):
+            decides = FIXED.get(name) or FIXED[f"{name.partition('.')[0]}."]
+            raise ValueError(
+                f"{name}={change['now']} but {workdir} has {change['before']}, and a "
+                f"fork cannot change it: it decides {decides}. Leave the option out, "
+                "or start another run."
+            )
     return changed
 
 
@@ -255,7 +247,8 @@ def _history(workdir: epath.Path, step: int, config: RunConfig) -> list[JsonObje
     """
     changed = _differing(_saved_config(workdir, step), config)
     # A change at `step` itself applies to the steps after it.
-    kept = [e for e in _read_history(workdir) if _is_before(e.get("step"), step)]
+    steps = ((entry, entry.get("step")) for entry in _read_history(workdir))
+    kept = [entry for entry, own in steps if isinstance(own, int) and own < step]
     origin = {"workdir": str(absolute(workdir)), "step": step}
     own = {"step": step, FORKED_FROM: origin, "changed": changed}
     return [*kept, (kept[-1] if kept else {}) | own]
@@ -267,10 +260,6 @@ def _read_history(workdir: epath.Path) -> list[JsonObject]:
     history = read_config(workdir).get(HISTORY) if exists else None
     entries = history if isinstance(history, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
-
-
-def _is_before(value: object, step: int) -> bool:
-    return isinstance(value, int) and value < step
 
 
 def _copy(source: epath.Path, target: epath.Path) -> None:
