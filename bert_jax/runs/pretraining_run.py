@@ -68,14 +68,10 @@ class PretrainingRun:
         batch = columns(self.dataset.train.gather(np.array([row])))
         batch["row"] = np.array([place], np.int32)
         mask_key, _ = step_keys(self.base_key, step)
-        return self._mask(config)(batch, mask_key, jnp.int32(step))
-
-    def _mask(self, config: PretrainConfig) -> Corrupt:
-        """Return the compiled masking of a configuration."""
         if config not in self.masks:
             task = PretrainingTask(config, self.dataset)
             self.masks[config] = jax.jit(task.corrupt_at_step)
-        return self.masks[config]
+        return self.masks[config](batch, mask_key, jnp.int32(step))
 
 
 def config_at_step(
