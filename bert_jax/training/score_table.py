@@ -20,12 +20,7 @@ _EXACT = "_threshold"
 
 def best_run(runs: Sequence[JsonObject]) -> JsonObject:
     """Return the run with the highest first score; NaN is below all others."""
-
-    def comparable(run: JsonObject) -> float:
-        score = main_score(run["scores"])
-        return -math.inf if math.isnan(score) else score
-
-    return max(runs, key=comparable)
+    return max(runs, key=lambda run: _sortable(main_score(run["scores"])))
 
 
 def summarise(runs: Sequence[JsonObject]) -> list[JsonObject]:
@@ -96,8 +91,8 @@ def score_lines(scores: dict[str, float]) -> list[str]:
     return [*_table([*_over_seeds([scores]).items()]), *no_better(scores)]
 
 
-def _sortable(mean: float) -> float:
-    return -math.inf if math.isnan(mean) else mean
+def _sortable(score: float) -> float:
+    return -math.inf if math.isnan(score) else score
 
 
 def _table(
