@@ -1,6 +1,7 @@
 """Fine-tuning on one page: check the configuration, build the task, fit."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 
@@ -101,17 +102,6 @@ def finetune(
     with raise_on_all_processes():
         sources = {"train": train, "validation": validation, "test": test}
         config = chosen_config(config, model, **sources)
-    return _finetune(config, workdir, cache, extend, callbacks)
-
-
-def _finetune(
-    config: FinetuneConfig,
-    workdir: str | os.PathLike[str],
-    cache: str | os.PathLike[str] | None,
-    extend: bool,
-    callbacks: Sequence[Callback],
-) -> dict[str, float]:
-    with raise_on_all_processes():
         require_loggers(config)
         check_attention_kernel(config.model, config.data.max_length)
         own_metrics = load_function(config.compute_metrics)
@@ -120,14 +110,11 @@ def _finetune(
         path, resume = locked.path, locked.resume
         examples = path / "examples" if cache is None else epath.Path(cache)
         # The others read from the cache what the primary process tokenized.
-        setup = run_on_primary_first(
-            lambda: prepare_finetuning(config, path, examples, resume)
-        )
-        config = setup.config
+        prepare = functools.partial(prepare_finetuning, config, path, examples, resume)
+        setup = run_on_primary_first(prepare)
+        config, score = setup.config, on_primary(own_metrics)
         with raise_on_all_processes():
-            run, note = resolve_run(
-                setup, locked, mesh, on_primary(own_metrics), extend
-            )
+            run, note = resolve_run(setup, locked, mesh, score, extend)
         if final_scores(path, config, resume) is None:
             say_on_primary([line for line in (note, examples_line(setup)) if line])
             fit_run(dataclasses.replace(run, callbacks=callbacks))
@@ -224,11 +211,7 @@ def on_primary(
     """Return the scores of a user's function, which the primary process alone calls."""
     if function is None:
         return None
-
-    def scores(predictions: Predictions) -> dict[str, float]:
-        return run_on_primary(lambda: own_scores(function, predictions))
-
-    return scores
+    return lambda values: run_on_primary(lambda: own_scores(function, values))
 
 
 def score_test_file(
