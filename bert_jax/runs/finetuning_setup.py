@@ -120,7 +120,13 @@ def load_start(
             "hf:OWNER/NAME."
         )
     model = load_pretrained(config.init_from, config.allow_extra)
-    _require_trained(config, model.config.num_hidden_layers)
+    num_layers = model.config.num_hidden_layers
+    fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
+    require(
+        not (fresh and frozen) or fresh + frozen <= num_layers,
+        f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
+        f"{num_layers} layers: new ones would stay as they are drawn; lower one.",
+    )
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"
     return Start(
@@ -130,16 +136,6 @@ def load_start(
         model.embedding,
         split,
         model.own_length,
-    )
-
-
-def _require_trained(config: FinetuneConfig, num_layers: int) -> None:
-    """Raise ValueError if layers are drawn again that no step changes."""
-    fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
-    require(
-        not (fresh and frozen) or fresh + frozen <= num_layers,
-        f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
-        f"{num_layers} layers: new ones would stay as they are drawn; lower one.",
     )
 
 
@@ -284,9 +280,9 @@ def without_top(params: Params, config: FinetuneConfig) -> Params:
     return others | {"encoder": encoder}
 
 
-RATES = ((128, 1e-3),)
-"""The largest width of the hidden states, and the rate that it learns most by; wider
-models have the paper's. Measured in docs/finetuning.md."""
+NARROW, NARROW_RATE = 128, 1e-3
+"""The largest width of the hidden states of small models, and the rate that they learn
+most by; wider models have the paper's. Measured in docs/finetuning.md."""
 
 
 def rate_for(config: FinetuneConfig, model: BertConfig, resume: Resume | None) -> float:
@@ -300,14 +296,12 @@ def rate_for(config: FinetuneConfig, model: BertConfig, resume: Resume | None) -
     if resume:
         before = resume.config.get("optimizer", {}).get("peak_learning_rate")
         return before if isinstance(before, float) else given
-    if config.task == "sentence-pairs":  # its models are trained further
+    # Models of sentence pairs are trained further.
+    if config.task == "sentence-pairs" or model.hidden_size > NARROW:
         return given
-    rate = next((r for width, r in RATES if model.hidden_size <= width), None)
-    if rate is None:
-        return given
-    line = f"Learning rate {rate:g}, for a model that is {model.hidden_size} "
+    line = f"Learning rate {NARROW_RATE:g}, for a model that is {model.hidden_size} "
     say_on_primary([f"{line}wide; --optimizer.peak-learning-rate sets another."])
-    return rate
+    return NARROW_RATE
 
 
 def pair_embedding(
