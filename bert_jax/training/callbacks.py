@@ -48,30 +48,23 @@ class Callbacks:
         self._callbacks = callbacks
 
     def on_log(self, step: int, scalars: Mapping[str, float]) -> None:
-        for callback in self._callbacks:
-            self._call(callback, step, lambda c: c.on_log(step, scalars))
+        self._call(step, lambda callback: callback.on_log(step, scalars))
 
     def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
-        for callback in self._callbacks:
-            self._call(callback, step, lambda c: c.on_evaluation(step, scores))
+        self._call(step, lambda callback: callback.on_evaluation(step, scores))
 
     def on_checkpoint(self, step: int, path: epath.Path) -> None:
+        self._call(step, lambda callback: callback.on_checkpoint(step, path))
+
+    def _call(self, step: int, call: Callable[[Callback], None]) -> None:
+        """Call a method of each; raise RuntimeError if a failure of it ends the run."""
         for callback in self._callbacks:
-            self._call(callback, step, lambda c: c.on_checkpoint(step, path))
-
-    def _call(
-        self, callback: Callback, step: int, call: Callable[[Callback], None]
-    ) -> None:
-        """Call a method.
-
-        Raises:
-            RuntimeError: it failed, and the callback ends the run.
-        """
-        try:
-            call(callback)
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-            problem = f"The callback {type(callback).__name__} failed at step {step}"
-            if callback.stop_on_error:
-                raise RuntimeError(f"{problem}: {reason}.") from error
-            warn(f"{problem}, and the run goes on: {reason}.")
+            try:
+                call(callback)
+            except Exception as error:
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+                name = type(callback).__name__
+                problem = f"The callback {name} failed at step {step}"
+                if callback.stop_on_error:
+                    raise RuntimeError(f"{problem}: {reason}.") from error
+                warn(f"{problem}, and the run goes on: {reason}.")
