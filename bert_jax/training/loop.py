@@ -8,14 +8,12 @@ from contextlib import ExitStack, closing
 from typing import ParamSpec, TypeVar
 
 import jax
-from etils import epath
 from flax import serialization
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import RunConfig
-from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.distributed.collectives import (
@@ -90,7 +88,10 @@ class _TrainingRun:
         self._step = self._first_step = int(self._state.step)
         assert self._step >= getattr(getattr(config, "data", None), "first_step", 0)
         self._saved_step = run.resume.step if run.resume else None
-        self._report = _open_report(config, run.workdir, self._step)
+        self._report: Report | NullReport = NullReport()
+        with raise_on_all_processes():
+            if is_primary():
+                self._report = Report(run.workdir, self._step, config)
         stack.enter_context(self._report)
         self._callbacks = Callbacks(run.callbacks if is_primary() else ())
         self._say_where_it_resumes(run.resume)
@@ -168,15 +169,11 @@ class _TrainingRun:
         """Return the batches of the steps that are left."""
         task, step, num_steps = self._task, self._step, self._config.num_steps
         if step < num_steps:
-            check_objective(task, self._all_params(), task.batch(step))
+            params = self._state.params | self._fixed_params
+            check_objective(task, params, task.batch(step))
         last = step if self._has_lost_patience() else num_steps
         self._clock.restart()
         return device_batches(task, step, last, self._mesh, self._clock)
-
-    def _all_params(self) -> Params:
-        """Return the parameters, and beside them the fixed ones."""
-        params: Params = self._state.params
-        return params | self._fixed_params
 
     def _is_due(self, every: int) -> bool:
         return self._step == self._config.num_steps or self._step % every == 0
@@ -248,7 +245,7 @@ class _TrainingRun:
 
     def _validate(self) -> dict[str, float] | None:
         """Evaluate; write the scores, and record the checkpoint's score."""
-        task, params = self._task, self._all_params()
+        task, params = self._task, self._state.params | self._fixed_params
         with self._report.waiting("evaluating", says_end=False):
             scores = evaluate(
                 task, self._eval_step, params, self._mesh, self._stop_signal
@@ -302,16 +299,6 @@ class _TrainingRun:
         for message in checkpoints.take_messages():
             self._report.say(message)
         self._saved_step = self._step
-
-
-def _open_report(
-    config: RunConfig, workdir: epath.Path, step: int
-) -> Report | NullReport:
-    """Open the report of the primary process; the others have none."""
-    with raise_on_all_processes():
-        if is_primary():
-            return Report(workdir, step, config)
-    return NullReport()
 
 
 def fit(run: Run[RunConfig]) -> dict[str, float]:
