@@ -6,47 +6,40 @@ import jax
 import numpy as np
 from etils import epath
 from flax import serialization
-from jax.sharding import Mesh, NamedSharding
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jax.sharding import Mesh, Sharding
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.restore import restore_step
 from bert_jax.config import RunConfig
 from bert_jax.config.model import Params
-from bert_jax.distributed.sharding import KeyPath, path_name, tree_shardings
+from bert_jax.distributed.sharding import tree_shardings
 from bert_jax.model.finite import require_finite
 from bert_jax.tasks.task import Task
 from bert_jax.training.run import Run
 from bert_jax.training.step import TrainState
 
 
+def _place(values: np.ndarray, sharding: Sharding) -> jax.Array:
+    """Return an array on the devices; each host has all values."""
+    return jax.make_array_from_callback(
+        values.shape, sharding, lambda index: values[index]
+    )
+
+
 def replace_params(params: Params, source: Params) -> Params:
     """Return `params` with the values of `source`, sharded as before."""
-    values_of = {
-        path_name(path): np.asarray(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(source)
-    }
-
-    def replace(path: KeyPath, leaf: jax.Array) -> jax.Array:
-        values = values_of.get(path_name(path))
-        if values is None:
-            return leaf
-        return jax.make_array_from_callback(
-            leaf.shape, leaf.sharding, lambda index: values[index]
-        )
-
-    return jax.tree_util.tree_map_with_path(replace, params)
+    leaves = flatten_dict(params)
+    for path, values in flatten_dict(source).items():
+        if path in leaves:
+            leaves[path] = _place(np.asarray(values), leaves[path].sharding)
+    return unflatten_dict(leaves)
 
 
 def place_fixed_params(task: Task, mesh: Mesh) -> Params:
     """Return the fixed parameters of a task on the devices; {} if it has none."""
-
-    def place(leaf: np.ndarray, sharding: NamedSharding) -> jax.Array:
-        return jax.make_array_from_callback(
-            leaf.shape, sharding, lambda index: leaf[index]
-        )
-
     fixed = task.fixed_params
-    return jax.tree.map(place, fixed, tree_shardings(mesh, fixed))
+    return jax.tree.map(_place, fixed, tree_shardings(mesh, fixed))
 
 
 def starting_state(run: Run[RunConfig], checkpoints: Checkpoints) -> TrainState:
