@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax.config import BertConfig, PretrainConfig
+from bert_jax.config.serialization import with_changes
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.topologies import Topology
@@ -45,8 +46,8 @@ def alternatives(
         for option in microbatched
         if shard_rows // option.microbatches >= min_rows or option == config
     ]
-    kinds = _stronger_remat(config.model, config.data.sequence_length)
-    remat = [[_with_remat(option, kind) for option in large] for kind in kinds]
+    stronger = _stronger_remat(config.model, config.data.sequence_length)
+    remat = [[with_changes(option, change) for option in large] for change in stronger]
     same_sharding = [large[1:], *remat] if state_fits else []
     # Parameters and optimizer sharded over more devices.
     sizes = [
@@ -59,33 +60,28 @@ def alternatives(
     sharded_large = [_with_fsdp(option, max_fsdp) for option in large[1:] if sizes]
     # Everything at once.
     smallest = [
-        _with_fsdp(_with_remat(option, "layer"), max_fsdp) for option in microbatched
+        _with_fsdp(with_changes(option, [("model.remat", "layer")]), max_fsdp)
+        for option in microbatched
     ]
     methods = (*same_sharding, sharded, sharded_large, smallest)
     others = ([option for option in method if option != config] for method in methods)
     return [method for method in others if method]
 
 
-def _stronger_remat(model: BertConfig, length: int) -> list[str]:
-    """Return the kinds of rematerialization that keep less than that of `model`."""
+def _stronger_remat(model: BertConfig, length: int) -> list[list[tuple[str, str]]]:
+    """Return the changes to rematerialization that keeps less than that of `model`."""
     kinds = ("none", "attention", "layer")
     stronger = kinds[kinds.index(model.remat) + 1 :]
     # A fused kernel of attention keeps no scores anyway.
     is_plain = chosen_kernel(model, length, deterministic=False) == "plain"
-    return [kind for kind in stronger if is_plain or kind == "layer"]
-
-
-def _with_remat(config: PretrainConfig, kind: Any) -> PretrainConfig:
-    model = dataclasses.replace(config.model, remat=kind)
-    return dataclasses.replace(config, model=model)
+    kept = [kind for kind in stronger if is_plain or kind == "layer"]
+    return [[("model.remat", kind)] for kind in kept]
 
 
 def _with_fsdp(config: PretrainConfig, size: int) -> PretrainConfig:
     mesh = config.mesh
     data = -1 if mesh.data == -1 else mesh.data * mesh.fsdp // size
-    return dataclasses.replace(
-        config, mesh=dataclasses.replace(mesh, data=data, fsdp=size)
-    )
+    return with_changes(config, [("mesh.data", data), ("mesh.fsdp", size)])
 
 
 def changed_options(config: PretrainConfig, before: PretrainConfig) -> str:
