@@ -37,41 +37,38 @@ Tasks = Sequence[TaskFiles]
 
 def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
     measures = tuple(TaskScore(task.name) for task in tasks)
-    variants = (
-        Variant("paper"),
-        Variant("no_pair_loss", stages=(Stage(changes=(("pair_loss", False),)),)),
-        Variant("full_sentences", pairs="none"),
-        Variant("left_to_right", pairs="none", stages=(Stage(changes=CAUSAL),)),
-    )
+    causal = (Stage(changes=CAUSAL),)
+    variants = {
+        "masked LM and next sentence (the paper)": Variant("paper"),
+        "the same rows, no next-sentence loss": _changed(
+            "no_pair_loss", (("pair_loss", False),)
+        ),
+        "full-sentence rows without pairs": Variant("full_sentences", "none"),
+        "left to right, full-sentence rows": Variant("left_to_right", "none", causal),
+    }
     figures = {
         "paper": (84.4, 86.7, 92.7),
         "no_pair_loss": (83.9, 86.5, 92.6),
         "left_to_right": (82.1, 77.5, 92.1),
     }
-    names = {
-        "paper": "masked LM and next sentence (the paper)",
-        "no_pair_loss": "the same rows, no next-sentence loss",
-        "full_sentences": "full-sentence rows without pairs",
-        "left_to_right": "left to right, full-sentence rows",
-    }
-    columns = ("MNLI", "MRPC", "SST-2")
-    rows = tuple(
-        RowSpec(
-            names[variant.name],
-            variant.name,
-            measures,
-            paper=tuple(zip(columns, figures.get(variant.name, ()), strict=False)),
-        )
-        for variant in variants
-    )
+    rows = []
+    for label, variant in variants.items():
+        own = figures.get(variant.name, ())
+        paper = tuple(zip(("MNLI", "MRPC", "SST-2"), own, strict=False))
+        rows.append(RowSpec(label, variant.name, measures, paper=paper))
     return Experiment(
         "pretraining-tasks",
         "Pretraining tasks",
         "Devlin et al. 2018, §5.1",
-        variants,
-        rows,
+        tuple(variants.values()),
+        tuple(rows),
         "accuracies on development sets, Devlin et al. 2018, Table 5",
     )
+
+
+def _changed(name: str, changes: Changes) -> Variant:
+    """Return a variant of one stage that differs from the base by these changes."""
+    return Variant(name, stages=(Stage(changes=changes),))
 
 
 def masking(budget: Budget, tasks: Tasks) -> Experiment:
@@ -83,19 +80,25 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
     )
     columns = ("MNLI", "NER", "NER, features")
     variants, rows = [], []
-    for shares, figures in _MASK_SHARES.items():
-        variant = _shares_variant(shares)
-        variants.append(variant)
-        label = f"{'/'.join(map(str, shares))}, 15 %"
+    for (masked, random, kept), figures in _MASK_SHARES.items():
+        changes: Changes = (
+            ("masking.mask_share", masked / 100),
+            ("masking.random_share", random / 100),
+        )
+        name = f"mask_{masked}_random_{random}_same_{kept}"
+        variants.append(_changed(name, changes))
         paper = tuple(zip(columns, figures, strict=True))
-        rows.append(RowSpec(label, variant.name, measures, paper=paper))
+        label = f"{masked}/{random}/{kept}, 15 %"
+        rows.append(RowSpec(label, name, measures, paper=paper))
     for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
-        variant = _rate_variant(rate, final)
-        variants.append(variant)
+        changes, name = (("masking.rate", rate),), f"rate_{rate:g}"
         label = f"80/10/10, {rate:.0%}".replace("%", " %")
         if final is not None:
+            changes += (("masking.final_rate", final),)
+            name += f"_to_{final:g}"
             label += f" falling to {final:.0%}".replace("%", " %")
-        rows.append(RowSpec(label, variant.name, measures))
+        variants.append(_changed(name, changes))
+        rows.append(RowSpec(label, name, measures))
     return Experiment(
         "masking",
         "Masking: shares of [MASK], random and kept tokens, and rates",
@@ -115,25 +118,6 @@ _MASK_SHARES = {
     (0, 80, 20): (83.7, 94.8, 94.6),
     (0, 100, 0): (83.6, 94.9, 94.6),
 }
-
-
-def _shares_variant(shares: tuple[int, int, int]) -> Variant:
-    masked, random, kept = shares
-    changes: Changes = (
-        ("masking.mask_share", masked / 100),
-        ("masking.random_share", random / 100),
-    )
-    name = f"mask_{masked}_random_{random}_same_{kept}"
-    return Variant(name, stages=(Stage(changes=changes),))
-
-
-def _rate_variant(rate: float, final: float | None) -> Variant:
-    changes: Changes = (("masking.rate", rate),)
-    name = f"rate_{rate:g}"
-    if final is not None:
-        changes += (("masking.final_rate", final),)
-        name += f"_to_{final:g}"
-    return Variant(name, stages=(Stage(changes=changes),))
 
 
 def objectives(budget: Budget, tasks: Tasks) -> Experiment:
@@ -309,7 +293,7 @@ def _levers(budget: Budget) -> dict[str, Variant]:
     levers = {"AdamW": Variant("adamw")}
     for label, lever in changes.items():
         name = re.sub(r"[^a-z0-9]+", "_", label.lower()).strip("_")
-        levers[label] = Variant(name, stages=(Stage(changes=lever),))
+        levers[label] = _changed(name, lever)
     short = HalfRows(0.7, (*_STAY, ("batch_size", 2 * size)))
     levers["rows of half the length for 70 %"] = Variant(
         "half_rows", stages=(short, Stage(0.3))
