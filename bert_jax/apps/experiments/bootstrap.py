@@ -57,13 +57,12 @@ def paired_difference(
     base: SeedItems,
     kind: ScoreKind,
     num_samples: int = NUM_SAMPLES,
-    level: float = LEVEL,
 ) -> Difference:
     """Return the difference `items` - `base` of the scores, with its interval.
 
     The Multi-Bootstrap (Sellam et al. 2021, §4, paired): each resampling draws seeds
     and, independently, test items, with replacement and the same for both sides. The
-    interval holds the middle `level` of the resampled differences. Of few seeds it is
+    interval holds the middle `LEVEL` of the resampled differences. Of few seeds it is
     too narrow: it is widened by t/z · √(S/(S - 1)), as that of the mean of S normal
     numbers. Of one seed there is none.
     """
@@ -85,17 +84,17 @@ def paired_difference(
     mean = float((seed_scores(items, kind) - seed_scores(base, kind)).mean())
     if num_seeds == 1:
         return Difference(mean, -math.inf, math.inf)
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low, high = np.quantile(np.concatenate(sampled), [tail, 1 - tail])
-    factor = widening(num_seeds, level)
+    factor = widening(num_seeds)
     low, high = (mean + factor * (float(end) - mean) for end in (low, high))
     return Difference(mean, low, high)
 
 
-def widening(num_seeds: int, level: float = LEVEL) -> float:
+def widening(num_seeds: int) -> float:
     """Return the factor by which the interval of a few seeds is widened."""
     from scipy.stats import norm, t
 
-    tail = (1 + level) / 2
+    tail = (1 + LEVEL) / 2
     quotient = t.ppf(tail, num_seeds - 1) / norm.ppf(tail)
     return float(quotient * math.sqrt(num_seeds / (num_seeds - 1)))

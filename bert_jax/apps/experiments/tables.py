@@ -105,16 +105,15 @@ def _table(summary: Summary) -> Iterator[str]:
 
 def _cell(score: Score, num_seeds: int) -> str:
     """Return mean ± deviation, the difference with its interval, and missing seeds."""
-    scale, digits = (100, 1) if score.kind == "ratio" else (1, 1)
-    text = f"{scale * score.mean:.{digits}f}"
+    scale = 100 if score.kind == "ratio" else 1
+    text = f"{scale * score.mean:.1f}"
     if len(score.values) > 1:
-        text += f" ± {scale * score.deviation:.{digits}f}"
+        text += f" ± {scale * score.deviation:.1f}"
     d = score.difference
     if d is not None:
-        text += f"; {scale * d.mean:+.{digits}f}"
+        text += f"; {scale * d.mean:+.1f}"
         if np.isfinite(d.low):
-            low, high = scale * d.low, scale * d.high
-            text += f" [{low:+.{digits}f}, {high:+.{digits}f}]"
+            text += f" [{scale * d.low:+.1f}, {scale * d.high:+.1f}]"
         text = f"**{text}**" if d.excludes_zero else text
     if len(score.values) < num_seeds:
         text += f" (n = {len(score.values)})"
