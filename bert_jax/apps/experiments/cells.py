@@ -274,17 +274,12 @@ def stage_config(
     It needs the dataset of the variant.
     """
     stage = variant.stages[number]
-    data = dataclasses.replace(
-        budget.pretraining.data, path=inputs.dataset(variant.kind(stage))
-    )
-    base = dataclasses.replace(budget.pretraining, data=data)
-    config = with_changes(base, stage.changes)
+    path = inputs.dataset(variant.kind(stage))
+    config = with_changes(budget.pretraining, (("data.path", path), *stage.changes))
     dataset, resolved = open_for(config, verify=False)
     steps = max(1, round(budget.flops * stage.fraction / step_flops(resolved, dataset)))
-    optimizer = dataclasses.replace(config.optimizer, decay_steps=steps)
-    return dataclasses.replace(
-        config, optimizer=optimizer, num_steps=steps, log_every=max(1, steps // 20)
-    )
+    length = [("num_steps", steps), ("optimizer.decay_steps", steps)]
+    return with_changes(config, [*length, ("log_every", max(1, steps // 20))])
 
 
 def step_flops(config: PretrainConfig, dataset: Dataset) -> float:

@@ -1,8 +1,6 @@
 """What an experiment is: variants of pretraining, and rows of measures of them."""
 
 import dataclasses
-import hashlib
-import json
 from typing import Any, ClassVar, Literal
 
 from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
@@ -156,9 +154,3 @@ class Budget:
     @property
     def model(self) -> BertConfig:
         return self.pretraining.model
-
-
-def digest(values: object) -> str:
-    """Return a short hash of JSON values."""
-    text = json.dumps(values, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -141,25 +141,23 @@ class ExperimentInputs:
             ValueError: the text is unusable, as `prepare` says.
             OSError: a file is missing, or cannot be written.
         """
-        needs_corpus = not self.text or any(t.name == LIBRARIES for t in self.tasks)
-        if needs_corpus and not self.corpus.exists():
+        has_libraries = any(task.name == LIBRARIES for task in self.tasks)
+        if (not self.text or has_libraries) and not self.corpus.exists():
             write_corpus(self.corpus)
         origins = self.root / LIBRARIES
-        if any(t.name == LIBRARIES for t in self.tasks) and not origins.exists():
+        if has_libraries and not origins.exists():
             write_origins(paragraph_origins(self.corpus), origins)
-        if not Path(self.tokenizer_directory).exists():
-            output = self.tokenizer_directory
+        text, output = self._patterns, self.tokenizer_directory
+        if not Path(output).exists():
             train_vocabulary(
-                VocabularyConfig(
-                    input=self._patterns, output=output, vocab_size=vocab_size
-                )
+                VocabularyConfig(input=text, output=output, vocab_size=vocab_size)
             )
         for kind in sorted(set(kinds)):
             pairs: Pairs = "nsp" if kind.startswith("nsp") else "none"
             prepare(
                 PrepareConfig(
-                    input=self._patterns,
-                    tokenizer=self.tokenizer_directory,
+                    input=text,
+                    tokenizer=output,
                     output=self.dataset(kind),
                     pairs=pairs,
                     sequence_length=length // (2 if kind.endswith("half") else 1),

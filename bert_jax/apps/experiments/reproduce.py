@@ -1,6 +1,8 @@
 """An experiment on one page: plan it, run its cells, write its tables."""
 
 import dataclasses
+import hashlib
+import json
 import math
 import os
 import time
@@ -15,12 +17,7 @@ from etils import epath
 from bert_jax.apps.experiments.budgets import BUDGETS
 from bert_jax.apps.experiments.catalogue import EXPERIMENTS
 from bert_jax.apps.experiments.cells import Cell
-from bert_jax.apps.experiments.design import (
-    Budget,
-    Experiment,
-    TaskScore,
-    digest,
-)
+from bert_jax.apps.experiments.design import Budget, Experiment, TaskScore
 from bert_jax.apps.experiments.inputs import (
     LIBRARIES,
     ExperimentInputs,
@@ -245,7 +242,8 @@ def _make_inputs(plan: ReproductionPlan) -> str:
             f"and is {new}; restore the file, or name another --output."
         )
     write_json(values | {"inputs": inputs}, path)
-    return digest([values["options"], inputs])
+    text = json.dumps([values["options"], inputs], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def reproduce(plan: ReproductionPlan) -> list[Path]:
