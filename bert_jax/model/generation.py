@@ -27,14 +27,10 @@ class Sampling:
 
 def empty_cache(config: BertConfig, length: int) -> PyTree:
     """Return each layer's cache of the keys and values of `length` positions."""
-    model, none = Bert(config), jnp.int32(0)
-
-    def variables() -> PyTree:
-        return model.init(
-            jax.random.key(0), none, none, length, method="next_token_scores"
-        )
-
-    shapes = jax.eval_shape(variables)["cache"]
+    arguments = jax.random.key(0), jnp.int32(0), jnp.int32(0), length
+    shapes = jax.eval_shape(
+        lambda: Bert(config).init(*arguments, method="next_token_scores")["cache"]
+    )
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
