@@ -29,7 +29,7 @@ from bert_jax.storage.files import require_new_file, require_not_input
 from bert_jax.terminal.messages import UsageError, printable, say
 
 if TYPE_CHECKING:
-    from bert_jax.apps.corpus.shard_job import ShardJob
+    from bert_jax.apps.corpus.shards import ShardJob
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

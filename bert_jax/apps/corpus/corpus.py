@@ -1,21 +1,20 @@
 """A model over the files of a corpus: one output for each, in any order, resumable."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from etils import epath
 
-from bert_jax.apps.corpus.beam_shards import write_by_beam
-from bert_jax.apps.corpus.shard_job import (
+from bert_jax.apps.corpus.shards import (
+    Shard,
     ShardJob,
-    ShardResult,
     check_one,
     damaged_path,
+    find_shards,
     output_path,
-    write_one,
+    with_absolute_path,
 )
-from bert_jax.apps.corpus.shards import Shard, find_shards
 from bert_jax.inference.output_directory import (
     INPUTS,
     locked_directory,
@@ -68,23 +67,23 @@ def write_shards(
     with locked_directory(directory):
         before = require_same_job(directory, record)
         remove_temporaries(directory)  # of a run that was killed
-        marks = {shard.name: _content_mark(shard) for shard in shards}
+        stats = {shard.name: Path(shard.path).stat() for shard in shards}
+        marks = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
         missing = _missing(job, shards, directory, before, marks)
-        kept = len(shards) - len(missing)
-        if kept:
+        if kept := len(shards) - len(missing):
             say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
-        results: list[ShardResult] = []
+        reasons: dict[Shard, str] = {}  # why it cannot be read; "": it was
         if engine == "local":
-            results = [check_one(job, loaded, shard, directory) for shard in missing]
-            _require_undamaged(results, directory, skip_damaged)
+            reasons = {one: check_one(job, loaded, one, directory) for one in missing}
+            _require_undamaged(reasons, directory, skip_damaged)
         record[INPUTS] = before.get(INPUTS, {}) | marks
         _note_inputs(job, missing, directory, record)
         if engine == "beam":
             del loaded  # the workers load their own
-            results = list(write_by_beam(job, missing, directory, beam_options))
+            reasons = _write_by_beam(job, missing, directory, beam_options)
         else:
-            _write_locally(job, loaded, results, directory)
-        problems = _require_undamaged(results, directory, skip_damaged)
+            _write_locally(job, loaded, reasons, directory)
+        problems = _require_undamaged(reasons, directory, skip_damaged)
     if problems and len(problems) == len(shards):
         raise ValueError(f"None of {len(shards):,} files can be read: {problems[0]}")
     for problem in problems:
@@ -127,18 +126,84 @@ class FilesProgress(Progress):
 
 
 def _write_locally(
-    job: ShardJob, loaded: Any, checked: Sequence[ShardResult], directory: Path
+    job: ShardJob, loaded: Any, reasons: Mapping[Shard, str], directory: Path
 ) -> None:
-    progress = FilesProgress([result.shard for result in checked])
-    for result in checked:
-        write_one(job, result, loaded, directory, progress.advance)
+    progress = FilesProgress([*reasons])
+    for shard, problem in reasons.items():
+        if not problem:
+            output = output_path(job, directory, shard)
+            job.write(loaded, shard, output, progress.advance)
         progress.end_file()
 
 
-def _content_mark(shard: Shard) -> list[int]:
-    """Return a file's size in bytes and the time of its last change in ns."""
-    stat = Path(shard.path).stat()
-    return [stat.st_size, stat.st_mtime_ns]
+def _write_by_beam(
+    job: ShardJob, shards: Sequence[Shard], directory: Path, options: Sequence[str]
+) -> dict[Shard, str]:
+    """Write the outputs on Beam's runner; return why files cannot be read, or "".
+
+    Each worker loads the model once, by Beam's RunInference. Workers read and write by
+    path, on storage that all of them share. They also need this package; Beam's options
+    determine how they get it. Raise ValueError if Apache Beam is not installed, and
+    RuntimeError if the runner ended without an output.
+    """
+    try:
+        import apache_beam as beam
+        from apache_beam.ml.inference.base import ModelHandler, RunInference
+        from apache_beam.options.pipeline_options import PipelineOptions
+    except ImportError as error:
+        raise ValueError(
+            "engine=beam needs Apache Beam; pip install 'bert_jax[beam]'."
+        ) from error
+
+    class Handler(ModelHandler[Shard, Shard, Any]):
+        def load_model(self) -> Any:
+            return job.load()
+
+        def run_inference(
+            self, batch: Sequence[Shard], model: Any, inference_args: Any = None
+        ) -> Iterator[Shard]:
+            del inference_args
+            for shard in batch:
+                if not check_one(job, model, shard, directory):
+                    output = output_path(job, directory, shard)
+                    job.write(model, shard, output, lambda _: None)
+                yield shard
+
+        def batch_elements_kwargs(self) -> dict[str, int]:
+            return {"min_batch_size": 1, "max_batch_size": 1}
+
+    # Workers have working directories of their own.
+    job, directory = job.with_absolute_paths(), directory.absolute()
+    shards = [with_absolute_path(shard) for shard in shards]
+    if shards:
+        _begin(shards, directory)
+        with beam.Pipeline(options=PipelineOptions(list(options))) as pipeline:
+            named = pipeline | beam.Create(list(shards)) | beam.Reshuffle()
+            _ = named | RunInference(Handler())
+    return {shard: _problem(job, shard, directory) for shard in shards}
+
+
+def _begin(shards: Sequence[Shard], directory: Path) -> None:
+    """Remove what an earlier run said of the files; say where the outputs appear."""
+    for shard in shards:
+        damaged_path(directory, shard).unlink(missing_ok=True)
+    say(
+        f"{len(shards):,} files by Apache Beam; the output of each appears in "
+        f"{directory} when it is complete."
+    )
+
+
+def _problem(job: ShardJob, shard: Shard, directory: Path) -> str:
+    """Return why a worker could not read a file, or ""."""
+    if output_path(job, directory, shard).exists():
+        return ""
+    path = damaged_path(directory, shard)
+    if path.exists():
+        return path.read_text().strip()
+    raise RuntimeError(
+        f"Apache Beam ended without the output of {shard.path}; its machines "
+        f"must see the same files in {directory}. The same command continues."
+    )
 
 
 def _missing(
@@ -153,7 +218,7 @@ def _missing(
     Args:
         record: that of the job, with the marks of the files whose outputs are there; in
             a directory of an older version, an output is newer than its file instead.
-        marks: of the files now.
+        marks: of the files now: their sizes in bytes, and times of change in ns.
     """
     missing, noted = [], record.get(INPUTS)
     for shard in shards:
@@ -169,18 +234,18 @@ def _missing(
 
 
 def _require_undamaged(
-    results: Sequence[ShardResult], directory: Path, skip_damaged: bool
+    reasons: Mapping[Shard, str], directory: Path, skip_damaged: bool
 ) -> list[str]:
     """Return why files cannot be read; raise ValueError if they may not be left out."""
-    problems = [result.problem for result in results if result.problem]
+    problems = [problem for problem in reasons.values() if problem]
     if not problems or skip_damaged:
         return problems
-    for result in results:
-        damaged_path(directory, result.shard).unlink(missing_ok=True)
-    several = f" So it is with {len(problems):,} of {len(results):,} files."
+    for shard in reasons:
+        damaged_path(directory, shard).unlink(missing_ok=True)
+    several = f" So it is with {len(problems):,} of {len(reasons):,} files."
     hint = " If the file is damaged, pass --skip-damaged to leave such files out."
     is_named = SKIP_DAMAGED in problems[0] or (
-        len(problems) == len(results) and "--" in problems[0]
+        len(problems) == len(reasons) and "--" in problems[0]
     )
     raise ValueError(
         problems[0] + several * (len(problems) > 1) + hint * (not is_named)

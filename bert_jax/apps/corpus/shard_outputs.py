@@ -9,8 +9,7 @@ from typing import Literal, final
 
 import numpy as np
 
-from bert_jax.apps.corpus.shard_job import ShardJob
-from bert_jax.apps.corpus.shards import Shard
+from bert_jax.apps.corpus.shards import Shard, ShardJob
 from bert_jax.config.checks import require_batch_size
 from bert_jax.config.serialization import to_dict
 from bert_jax.inference.matrix_file import write_matrix
@@ -140,11 +139,8 @@ class EmbedShards(ShardJob):
         rows = source_rows(
             shard.path, self.text_column, self.delimiter, notify=lambda _: None
         )
-        width, errors, cut = (
-            loaded.config.hidden_size,
-            RowErrors(shard.path),
-            TextCounts(),
-        )
+        width = loaded.config.hidden_size
+        errors, cut = RowErrors(shard.path), TextCounts()
 
         def vectors() -> Iterator[np.ndarray]:
             while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):

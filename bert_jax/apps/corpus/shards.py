@@ -1,14 +1,19 @@
-"""The shards of a corpus: files of rows, compressed or not."""
+"""The shards of a corpus: files of rows, compressed or not, and what each becomes."""
 
+import abc
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bert_jax.data.sources import find_sources
+from bert_jax.storage.files import JsonObject, atomic_write
 from bert_jax.tables.lines import suffix_of
 
+DAMAGED = ".damaged"
+"""Suffix of a file that says why a shard was left out."""
 _SUFFIXES = re.compile(
     r"(\.(jsonl|ndjson|parquet|csv|tsv|txt))?(\.(gz|zst))?$", re.IGNORECASE
 )
@@ -56,3 +61,64 @@ def find_shards(inputs: Sequence[str], output: Path) -> list[Shard]:
 def with_absolute_path(shard: Shard) -> Shard:
     """Return a shard that another working directory finds, too."""
     return dataclasses.replace(shard, path=os.path.abspath(shard.path))
+
+
+class ShardJob(abc.ABC):
+    """What is computed of each file of a corpus; an object that can be pickled."""
+
+    suffix: str
+    """Of the output files."""
+
+    @abc.abstractmethod
+    def load(self) -> Any:
+        """Load the model, and check that it can do this."""
+
+    @abc.abstractmethod
+    def record(self, loaded: Any) -> JsonObject:
+        """Return what the outputs depend on, besides the inputs, as JSON values."""
+
+    @abc.abstractmethod
+    def with_absolute_paths(self) -> "ShardJob":
+        """Return a job whose model another working directory finds, too."""
+
+    @abc.abstractmethod
+    def check(self, loaded: Any, shard: Shard) -> None:
+        """Read the rows of a file, before any is computed.
+
+        Raises:
+            ValueError: the file is damaged, or rows of it that may not be left out.
+        """
+
+    @abc.abstractmethod
+    def write(
+        self, loaded: Any, shard: Shard, output: Path, advance: Callable[[int], None]
+    ) -> None:
+        """Write the output of a file, completely or not at all.
+
+        Args:
+            advance: called with the number of rows that are done since the last call.
+        """
+
+
+def output_path(job: ShardJob, directory: Path, shard: Shard) -> Path:
+    """Return where the output of a file is written."""
+    return directory / f"{shard.name}{job.suffix}"
+
+
+def damaged_path(directory: Path, shard: Shard) -> Path:
+    """Return where it is said that a file could not be read."""
+    return directory / f"{shard.name}{DAMAGED}"
+
+
+def check_one(job: ShardJob, loaded: Any, shard: Shard, directory: Path) -> str:
+    """Check the rows of a file; write and return why it cannot be read, or ""."""
+    try:
+        job.check(loaded, shard)
+    except ValueError as error:
+        problem = " ".join(str(error).split())
+        if shard.path not in problem:
+            problem = f"{shard.path}: {problem}"
+        atomic_write(damaged_path(directory, shard), f"{problem}\n".encode())
+        return problem
+    damaged_path(directory, shard).unlink(missing_ok=True)
+    return ""
