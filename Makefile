@@ -38,7 +38,7 @@ test: $(READY)
 	$(PYTEST) -m "precise and $(DEFAULT)" $(PRECISE)
 	$(FAST_COMPILE) $(PYTEST) -m "not precise and $(DEFAULT)"
 
-# The whole counts of tests/reliability: under an hour on two cores. All processes share the
+# The whole counts of tests/reliability: about half an hour on two cores. All processes share the
 # one directory of compiled programs that tests/conftest.py makes.
 reliability: $(READY)
 	$(FAST_COMPILE) $(PYTEST) -m reliability

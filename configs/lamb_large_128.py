@@ -1,6 +1,6 @@
-"""BERT large by LAMB, first of two phases: batches of 65,536 rows of 128 tokens.
+r"""BERT large by LAMB, first of two phases: batches of 65,536 rows of 128 tokens.
 
-    bert-jax pretrain configs/lamb_large_128.py --workdir runs/lamb128 \\
+    bert-jax pretrain configs/lamb_large_128.py --workdir runs/lamb128 \
         --data.path DATA --microbatches K
 
 Batches are You et al. 2020's (64k, then 32k), and so is the decay, linear to 0; rates,

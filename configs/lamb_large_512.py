@@ -1,6 +1,6 @@
-"""BERT large by LAMB, second of two phases: batches of 32,768 rows of 512 tokens.
+r"""BERT large by LAMB, second of two phases: batches of 32,768 rows of 512 tokens.
 
-    bert-jax pretrain configs/lamb_large_512.py --workdir runs/lamb512 \\
+    bert-jax pretrain configs/lamb_large_512.py --workdir runs/lamb512 \
         --data.path DATA --init-from runs/lamb128 --microbatches K
 
 From where configs/lamb_large_128.py has its own. The warm-up begins anew, as there, and
