@@ -1,15 +1,13 @@
 """Pretraining on one page: check the configuration, build the task, fit."""
 
 import dataclasses
-import operator
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import jax
 
 from bert_jax.config import PretrainConfig
-from bert_jax.config.checks import require
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
@@ -34,36 +32,48 @@ from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
 
+T = TypeVar("T")
+
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     """Return the configuration, completed by what the dataset defines, if they fit."""
     tokenizer = dataset.tokenizer
-    changes: dict[str, dict[str, Any]] = {"data": {}, "model": {}, "masking": {}}
-    for name, unset, actual in (
-        ("data.sequence_length", 0, dataset.sequence_length),
-        ("data.fingerprint", "", dataset.fingerprint),
-        ("data.pairs", "", dataset.manifest["pairs"]),
-        ("model.vocab_size", 0, tokenizer.vocab_size),
-        ("masking.vocab_size", None, tokenizer.vocab_size),
-        ("masking.mask_token_id", None, tokenizer.mask_id),
-    ):
-        given = operator.attrgetter(name)(config)
-        require(
-            given in (unset, actual),
+
+    def defined(name: str, given: T | None, actual: T, unset: T | None = None) -> T:
+        """Return the dataset's value; the configuration has it, too, or none."""
+        if given in (unset, actual):
+            return actual
+        raise ValueError(
             f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
-            "prepare the text again.",
+            "prepare the text again."
         )
-        section, _, field = name.partition(".")
-        changes[section][field] = actual
-    if not tokenizer.has_segments:
-        # transformers gives every token of such a tokenizer segment 0, so a second row
-        # that is trained here would be lost in an export.
-        changes["model"]["type_vocab_size"] = 1
-    sections = {
-        name: dataclasses.replace(getattr(config, name), **values)
-        for name, values in changes.items()
-    }
-    config = dataclasses.replace(config, **sections)
+
+    data, model, masking = config.data, config.model, config.masking
+    length, pairs = dataset.sequence_length, dataset.manifest["pairs"]
+    size, mask_id = tokenizer.vocab_size, tokenizer.mask_id
+    data = dataclasses.replace(
+        data,
+        sequence_length=defined(
+            "data.sequence_length", data.sequence_length, length, 0
+        ),
+        fingerprint=defined(
+            "data.fingerprint", data.fingerprint, dataset.fingerprint, ""
+        ),
+        pairs=defined("data.pairs", data.pairs, pairs, ""),
+    )
+    model = dataclasses.replace(
+        model,
+        vocab_size=defined("model.vocab_size", model.vocab_size, size, 0),
+        # transformers gives every token of a tokenizer without segments segment 0, so a
+        # second row that is trained here would be lost in an export.
+        type_vocab_size=model.type_vocab_size if tokenizer.has_segments else 1,
+    )
+    masking = dataclasses.replace(
+        masking,
+        vocab_size=defined("masking.vocab_size", masking.vocab_size, size),
+        mask_token_id=defined("masking.mask_token_id", masking.mask_token_id, mask_id),
+    )
+    config = dataclasses.replace(config, data=data, model=model, masking=masking)
     require_rows(config, dataset)
     return config
 
