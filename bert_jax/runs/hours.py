@@ -1,9 +1,9 @@
 """The number of steps that a pretraining run takes in some hours on its devices."""
 
+import dataclasses
 import functools
 import itertools
 import math
-import operator
 import time
 from contextlib import closing
 from typing import Any
@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import MAX_INT, require
-from bert_jax.config.serialization import with_changes
 from bert_jax.distributed.collectives import broadcast_from_primary, is_primary
 from bert_jax.terminal.messages import say
 from bert_jax.training.interval import Clock
@@ -111,7 +110,13 @@ def _seconds_a_step(run: Run[PretrainConfig], seconds: float) -> tuple[float, in
 
 def with_steps(config: PretrainConfig, num_steps: int) -> PretrainConfig:
     """Return the configuration of another length, with a schedule in proportion."""
-    names = ("num_steps", "optimizer.warmup_steps", "optimizer.decay_steps")
-    steps = ((name, operator.attrgetter(name)(config)) for name in names)
-    scaled = [(name, round(n * num_steps / config.num_steps)) for name, n in steps]
-    return with_changes(config, scaled)
+
+    def scaled(steps: int) -> int:
+        return round(steps * num_steps / config.num_steps)
+
+    optimizer = dataclasses.replace(
+        config.optimizer,
+        warmup_steps=scaled(config.optimizer.warmup_steps),
+        decay_steps=scaled(config.optimizer.decay_steps),
+    )
+    return dataclasses.replace(config, num_steps=num_steps, optimizer=optimizer)
