@@ -38,7 +38,7 @@ from bert_jax.runs.pretraining import open_for, pretrain
 from bert_jax.tasks.pretraining.task import PretrainingTask, pretraining_scores
 from bert_jax.tasks.task import DeviceBatch
 
-NUM_POINTS, EVERY, ROWS = 12, 200, 64
+NUM_POINTS, EVERY, ROWS = 12, 100, 64
 
 
 class Point(NamedTuple):
