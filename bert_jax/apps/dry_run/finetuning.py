@@ -22,7 +22,7 @@ from bert_jax.runs.finetuning import (
     on_primary,
     resolve_run,
 )
-from bert_jax.runs.finetuning_setup import FinetuningSetup, prepare_finetuning
+from bert_jax.runs.finetuning_setup import prepare_finetuning
 from bert_jax.runs.fitting import Workdir
 from bert_jax.runs.sweeps import grid, resolve_runs
 from bert_jax.storage.remote import open_directory
@@ -31,7 +31,6 @@ from bert_jax.tasks.example_report import length_line
 from bert_jax.tasks.own_metrics import load_function
 from bert_jax.tasks.predictions import Splits
 from bert_jax.training.resume import find_resume
-from bert_jax.training.run import Run
 
 
 def dry_run(
@@ -71,12 +70,6 @@ def dry_run(
         setup = prepare_finetuning(config, path, new / "examples", resume)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     run, note = resolve_run(setup, Workdir(path, resume), mesh, own_metrics, extend)
-    yield from _lines(run, setup, note, verbose)
-
-
-def _lines(
-    run: Run[FinetuneConfig], setup: FinetuningSetup, note: str, verbose: bool
-) -> Iterator[str]:
     task, config = finetuning_of(setup), setup.config
     train, boundaries = setup.train, task.batches.boundaries
     longest = np.full(config.batch_size, train.tokenized.lengths.argmax())
