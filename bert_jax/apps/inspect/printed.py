@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from bert_jax.apps.inspect import inspect as inspection
 from bert_jax.apps.inspect.summary import summary as summary_of
@@ -59,19 +59,16 @@ def inspect(
         if value and not is_given:
             raise ValueError(f"{name}={value!r:.80} has no effect without {needed}.")
     place = os.fspath(path)
+    lines: Iterable[str]
     if texts:
         lines = when_seen(place, texts, os.fspath(run))
     elif summary:
-        lines = _summary_lines(place, sequence_length)
+        from rich.console import Console
+
+        title, table, more = summary_of(place, sequence_length)
+        drawn = io.StringIO()
+        Console(file=drawn, highlight=False, markup=False, width=_WIDTH).print(table)
+        lines = [title, *drawn.getvalue().splitlines(), *more]
     else:
         lines = inspection.inspect(place, verify)
     return Printed("\n".join(map(printable, lines)))
-
-
-def _summary_lines(path: str, sequence_length: int) -> Iterator[str]:
-    from rich.console import Console
-
-    title, table, lines = summary_of(path, sequence_length)
-    drawn = io.StringIO()
-    Console(file=drawn, highlight=False, markup=False, width=_WIDTH).print(table)
-    yield from (title, *drawn.getvalue().splitlines(), *lines)
