@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -69,27 +68,6 @@ def check_finite(skipped_in_a_row: float, step: int, is_last: bool) -> None:
     if skipped_in_a_row >= (1 if is_last else MAX_SKIPPED_IN_A_ROW):
         steps = f"{int(skipped_in_a_row)} steps in a row up to step {step}"
         raise DivergedRun(f"The gradient was not finite for {steps}")
-
-
-@contextlib.contextmanager
-def reraise_as_run_failure(has_started: Callable[[], bool]) -> Iterator[None]:
-    """Reraise a ValueError or OSError as RuntimeError once the run has started.
-
-    These errors mean a user's mistake (exit code 2) only before the first step ends;
-    `has_started` tells whether it has.
-    """
-    try:
-        yield
-    except BrokenPipeError:  # the reader of the output is gone, as for any command
-        raise
-    except (ValueError, OSError) as error:
-        if not has_started():
-            raise
-        line = " ".join(str(error).split()).rstrip(".")
-        raise RuntimeError(
-            f"The run failed: {line}. Fix the cause and start the same command again; "
-            "it resumes from its newest checkpoint."
-        ) from error
 
 
 class StopSignals:

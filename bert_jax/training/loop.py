@@ -329,9 +329,19 @@ def fit(run: Run[RunConfig]) -> dict[str, float]:
         )
         stack.callback(checkpoints.close)
         training = _TrainingRun(run, checkpoints, stack)
-        # Until the first step has ended, a ValueError is a user's mistake.
-        with faults.reraise_as_run_failure(training.has_trained):
+        try:
             return training.train()
+        except BrokenPipeError:  # the reader of the output is gone, as for any command
+            raise
+        except (ValueError, OSError) as error:
+            # Until the first step has ended, it is a user's mistake (exit code 2).
+            if not training.has_trained():
+                raise
+            line = " ".join(str(error).split()).rstrip(".")
+            raise RuntimeError(
+                f"The run failed: {line}. Fix the cause and start the same command "
+                "again; it resumes from its newest checkpoint."
+            ) from error
 
 
 P = ParamSpec("P")
