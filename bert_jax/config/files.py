@@ -47,25 +47,6 @@ def is_named(name: str) -> bool:
     return name.replace("_", "-") in named_configs()
 
 
-def find_config(name: str) -> Path:
-    """Return the file that a path or a name of the package's configurations means.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if Path(name).is_file():
-        return Path(name)
-    named = named_configs()
-    if path := named.get(name.replace("_", "-")):
-        return path
-    stem = Path(name).stem.replace("_", "-")
-    hint = did_you_mean(stem, tuple(named)) or "."
-    raise ValueError(
-        f"{name} is not a file; name a configuration file, or one that `bert-jax "
-        f"configs` lists{hint}"
-    )
-
-
 def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     """Return the configuration of a Python file, or of the config.json of a run.
 
@@ -77,7 +58,16 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     Raises:
         ValueError: the file is missing, fails, exits, or holds no `config_class`.
     """
-    path = str(find_config(path))
+    if not Path(path).is_file():
+        named, name = named_configs(), path.replace("_", "-")
+        if name not in named:
+            stem = Path(path).stem.replace("_", "-")
+            hint = did_you_mean(stem, tuple(named)) or "."
+            raise ValueError(
+                f"{path} is not a file; name a configuration file, or one that "
+                f"`bert-jax configs` lists{hint}"
+            )
+        path = str(named[name])
     if path.endswith(".json"):
         return _load_json(path, config_class)
     try:
