@@ -91,26 +91,15 @@ class Graph:
         """
         import onnx
 
-        name = self._unique(f"{at}/{kind}")
+        name, number = f"{at}/{kind}", 0
+        while name in self._names:
+            number += 1
+            name = f"{at}/{kind}_{number}"
+        self._names.add(name)
         self._nodes.append(
             onnx.helper.make_node(kind, inputs, [name], name=name, **attributes)
         )
         return name
-
-    def _unique(self, name: str) -> str:
-        number, unique = 1, name
-        while unique in self._names:
-            number, unique = number + 1, f"{name}_{number}"
-        self._names.add(unique)
-        return unique
-
-    def _renamed_nodes(self) -> Iterator[Any]:
-        """Yield the nodes, with the names of the outputs."""
-        names = self._output_names
-        for node in self._nodes:
-            for values in (node.input, node.output):
-                values[:] = [names.get(value, value) for value in values]
-            yield node
 
     def write(
         self, directory: epath.Path, max_inline_bytes: int = MAX_INLINE_BYTES
@@ -136,9 +125,13 @@ class Graph:
         else:
             tensors = _external_tensors(self.used)
             atomic_write(directory / DATA, *_pieces(self.used.values()))
+        names = self._output_names
+        for node in self._nodes:
+            for values in (node.input, node.output):
+                values[:] = [names.get(value, value) for value in values]
         model = onnx.helper.make_model(
             onnx.helper.make_graph(
-                list(self._renamed_nodes()),
+                self._nodes,
                 "bert",
                 _value_infos("INT64", self.inputs),
                 _value_infos("FLOAT", self.outputs),
