@@ -116,17 +116,6 @@ def attempts(
         return
 
 
-def with_config(
-    run: Run[PretrainConfig], config: PretrainConfig
-) -> Run[PretrainConfig]:
-    """Return a run on the same devices with another configuration of mesh and model."""
-    devices = list(run.mesh.devices.flat)
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
-    task: Any = run.task
-    task = dataclasses.replace(task, config=config)
-    return dataclasses.replace(run, task=task, config=config, mesh=mesh)
-
-
 def advise(
     run: Run[PretrainConfig],
     batch: Batch,
@@ -140,11 +129,14 @@ def advise(
         memory: bytes that each device has; 0 if only the estimate is wanted.
         topology: of the devices, if it is known.
     """
-    config = run.config
-    devices = list(run.mesh.devices.flat)
+    task: Any = run.task
+    config, devices = run.config, list(run.mesh.devices.flat)
 
     def measure(option: PretrainConfig) -> Estimate:
-        return estimate(with_config(run, option), batch)
+        mesh = make_mesh(option.mesh, option.batch_size, option.microbatches, devices)
+        own = dataclasses.replace(task, config=option)
+        changed = dataclasses.replace(run, task=own, config=option, mesh=mesh)
+        return estimate(changed, batch)
 
     name, clock = (topology.name, topology.clock) if topology else ("", 0.0)
     step = estimate(run, batch, name)
@@ -163,8 +155,7 @@ def advise(
     advice = "none fits: lower batch_size, or use more devices"
     for option, step in attempts(methods, measure, memory):
         changes = changed_options(option, config)
-        fits = step.fits(memory)
-        if fits:
+        if fits := step.fits(memory):
             advice = f"turn on {changes} ({gib(step.total)} a device)"
         yield (
             f"  tried {changes}: {gib(step.total)}{', fits' if fits else ''} "
