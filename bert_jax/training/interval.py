@@ -79,10 +79,7 @@ class Interval:
         self._pending.clear()
 
     def means(self) -> dict[str, float]:
-        """Return `loss` and each total divided by its count, and start a new interval.
-
-        A count of 0 has a mean of 0. Without any finite total, `loss` is NaN.
-        """
+        """Return `means_of_totals` of the totals so far, and start a new interval."""
         self._fetch()
         totals, self._totals = self._totals, {}
         return means_of_totals(totals, self.objective, self.weights)
