@@ -150,14 +150,12 @@ def compiler_version(topology: Topology) -> str:
     Raises:
         ValueError: it is not installed.
     """
-    is_tpu = isinstance(topology.accelerator, Tpu)
-    packages: tuple[str, ...] = ("jax-cuda12-plugin", "jax-cuda13-plugin")
-    if is_tpu:
-        packages = ("libtpu", "libtpu-nightly")
+    packages, extra = ("jax-cuda12-plugin", "jax-cuda13-plugin"), "cuda12"
+    if isinstance(topology.accelerator, Tpu):
+        packages, extra = ("libtpu", "libtpu-nightly"), "topologies"
     for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return f"{package} {importlib.metadata.version(package)}"
-    extra = "topologies" if is_tpu else "cuda12"
     raise ValueError(
         f"topology={topology.name} needs the compiler of that device; "
         f"pip install 'bert_jax[{extra}]'."
