@@ -145,19 +145,17 @@ class Cell:
             interval = min(max(1, steps // 4), _CHECKPOINT_STEPS)
             if num_averaged > 1:
                 interval = max(1, steps // (10 * (num_averaged - 1)))
-            yield (
-                dataclasses.replace(
-                    config,
-                    # No stage has the rows of another in the same order.
-                    seed=self.seed + _STAGE_SEED * number,
-                    init_from=source,
-                    num_steps=steps,
-                    eval_every=steps,
-                    checkpoint_every=interval,
-                    keep_checkpoints=num_averaged,
-                ),
-                workdir,
+            config = dataclasses.replace(
+                config,
+                # No stage has the rows of another in the same order.
+                seed=self.seed + _STAGE_SEED * number,
+                init_from=source,
+                num_steps=steps,
+                eval_every=steps,
+                checkpoint_every=interval,
+                keep_checkpoints=num_averaged,
             )
+            yield config, workdir
             start, source = start + stage.fraction, str(workdir)
 
     def _best_rate(self) -> float:

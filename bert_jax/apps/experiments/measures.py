@@ -48,10 +48,8 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     examples = reader.read(task.test)
     predictions = predict_examples(reader, model, examples, _BATCH_SIZE)
     count = _entity_counts if task.task == "token-classification" else _is_right
-    pairs = zip(examples, predictions, strict=True)
-    return np.array(
-        [count(example, prediction) for example, prediction in pairs], np.float64
-    ), "ratio"
+    items = [count(*pair) for pair in zip(examples, predictions, strict=True)]
+    return np.array(items, np.float64), "ratio"
 
 
 def _is_right(example: Example, prediction: Prediction) -> tuple[float, float]:
