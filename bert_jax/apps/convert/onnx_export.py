@@ -177,10 +177,7 @@ def expected_outputs(
     ids, segments, mask = (jnp.asarray(values) for values in batch.values())
     inputs = Inputs(ids, segments, mask > 0)
     compiled = jax.jit(head_outputs, static_argnums=0)
-    outputs = {
-        name: np.asarray(values)
-        for name, values in compiled(config, params, inputs).items()
-    }
+    outputs = jax.device_get(compiled(config, params, inputs))
     if config.head == "encoder":
         named = {"last_hidden_state": outputs["hidden_states"][-1]}
         if "pooled" in outputs:
