@@ -30,7 +30,7 @@ from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tables.memory import RowsInMemory
 from bert_jax.training.faults import DivergedRun
 from bert_jax.training.resume import require_no_other_files
-from bert_jax.training.score_table import best_run, summarise
+from bert_jax.training.score_table import runs_json
 
 LEARNING_RATES = (5e-5, 3e-5, 2e-5)
 BATCH_SIZES = (16, 32)
@@ -184,12 +184,11 @@ def _add_run(
         other["scores"] = {k: v for k, v in other["scores"].items() if k in common}
     if not is_primary():
         return
-    best, settings = best_run(done)["name"], summarise(done)
-    values = {"config": to_dict(config), "best": best, "settings": settings}
-    write_json(values | {"runs": done}, root / RUNS)
+    values = {"config": to_dict(config)} | runs_json(done) | {"runs": done}
+    write_json(values, root / RUNS)
     for other in done:
         checkpoints = root / other["name"] / CHECKPOINTS
-        removable = other["name"] != best and checkpoints.exists()
+        removable = other["name"] != values["best"] and checkpoints.exists()
         if removable and not escapes(root, checkpoints):  # a link's target stays
             checkpoints.rmtree()
 
