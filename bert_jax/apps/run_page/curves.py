@@ -224,10 +224,8 @@ def _chart(
     straight = []
     if reference and math.isfinite(reference[1]):
         straight = [{"name": reference[0], "value": reference[1]}]
-    return {"name": name, **dataclasses.asdict(subject)} | {
-        "curves": curves,
-        "lines": straight,
-    }
+    about = dataclasses.asdict(subject)
+    return {"name": name, **about, "curves": curves, "lines": straight}
 
 
 def _curve(

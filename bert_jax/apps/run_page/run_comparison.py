@@ -217,14 +217,8 @@ def score_rows(runs: Sequence[RunRecord]) -> list[JsonObject]:
         ranked = same_data and len(set(known)) > 1 and name not in unranked
         places = [i for i, value in enumerate(values) if ranked and value == top]
         subject = subject_of(name)
-        rows.append(
-            {
-                "title": subject.title,
-                "percent": subject.percent,
-                "values": values,
-                "best": places,
-            }
-        )
+        about = {"title": subject.title, "percent": subject.percent}
+        rows.append(about | {"values": values, "best": places})
     if rows:
         steps = [line.step if line else None for line in best]
         rows.append({"title": "step", "whole": True, "values": steps, "best": []})

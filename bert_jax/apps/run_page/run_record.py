@@ -172,11 +172,6 @@ def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
         dict.fromkeys(name for line in lines for name in without_repeats(line.scalars))
     )
     every = -(-len(lines) // max_rows) or 1
-    kept = [
-        line
-        for place, line in enumerate(lines)
-        if (len(lines) - 1 - place) % every == 0 or line.step in scores
-    ]
     rows = [
         {
             "step": line.step,
@@ -184,7 +179,8 @@ def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
             "kept": line.step in scores,
             "best": line.step == best and len(known) > 1,
         }
-        for line in kept
+        for place, line in enumerate(lines)
+        if (len(lines) - 1 - place) % every == 0 or line.step in scores
     ]
     subjects = [subject_of(name) for name in columns]
     return {
@@ -249,12 +245,10 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
     ]
     for entry in run.history:
         rows.append((f"from step {entry.get('step', '?')}", _entry(entry)))
-    newest = run.checkpoints[-1:]
-    files = [(METRICS, run.workdir / METRICS)] + [
-        (f"checkpoint {n}", run.workdir / CHECKPOINTS / str(n) / MANIFEST)
-        for n in newest
-    ]
-    for name, path in files:
+    files = {METRICS: run.workdir / METRICS}
+    for step in run.checkpoints[-1:]:
+        files[f"checkpoint {step}"] = run.workdir / CHECKPOINTS / str(step) / MANIFEST
+    for name, path in files.items():
         if path.exists():
             rows.append((f"{name} written", _time(float(path.stat().mtime))))
     version = importlib.metadata.version("bert_jax")
