@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
@@ -175,34 +175,23 @@ def groups_table(groups: Sequence[Group]) -> "Table":
     for group in groups:
         is_single = len(group.modules) == 1
         if not is_single:
-            table.add_row(group.name, *_cells(group, total), style="bold")
+            origins = ", ".join(sorted({module.origin for module in group.modules}))
+            numbers = _numbers(group.num_parameters, total)
+            table.add_row(group.name, "", "", origins, *numbers, style="bold")
         for module in group.modules:
-            table.add_row(*_module_cells(group, module, total, is_single))
+            name = f"{group.name}/{module.name}" if is_single else f"  {module.name}"
+            shapes = ", ".join(str(list(shape)) for shape in module.shapes)
+            origin = module.origin if is_single else ""
+            numbers = _numbers(len(group.names) * module.num_parameters, total)
+            table.add_row(name, shapes, module.dtype, origin, *numbers)
     table.add_section()
     table.add_row("all", "", "", "", f"{total:,}", "100.0 %", style="bold")
     return table
 
 
-def _cells(group: Group, total: int) -> Iterator[str]:
-    origins = sorted({module.origin for module in group.modules})
-    yield from ("", "", ", ".join(origins))
-    yield f"{group.num_parameters:,}"
-    yield f"{group.num_parameters / total:.1%}".replace("%", " %")
-
-
-def _module_cells(
-    group: Group, module: Module, total: int, is_single: bool
-) -> Iterator[str]:
-    number = len(group.names) * module.num_parameters
-    if is_single:
-        yield f"{group.name}/{module.name}"
-    else:
-        yield f"  {module.name}"
-    yield ", ".join(str(list(shape)) for shape in module.shapes)
-    yield module.dtype
-    yield module.origin if is_single else ""
-    yield f"{number:,}"
-    yield f"{number / total:.1%}".replace("%", " %")
+def _numbers(number: int, total: int) -> tuple[str, str]:
+    """Return a number of parameters and its share of all as text."""
+    return f"{number:,}", f"{number / total:.1%}".replace("%", " %")
 
 
 def memory_lines(params: Params) -> list[str]:
