@@ -1,5 +1,6 @@
 """Generate tokens one by one with a causal model, from caches of keys and values."""
 
+import functools
 from typing import Any
 
 import jax
@@ -27,10 +28,9 @@ class Sampling:
 
 def empty_cache(config: BertConfig, length: int) -> PyTree:
     """Return each layer's cache of the keys and values of `length` positions."""
-    arguments = jax.random.key(0), jnp.int32(0), jnp.int32(0), length
-    shapes = jax.eval_shape(
-        lambda: Bert(config).init(*arguments, method="next_token_scores")["cache"]
-    )
+    key, zero = jax.random.key(0), jnp.int32(0)
+    init = functools.partial(Bert(config).init, method="next_token_scores")
+    shapes = jax.eval_shape(lambda: init(key, zero, zero, length)["cache"])
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 

@@ -235,7 +235,8 @@ def local_gradient(
     # 2. Accumulate the gradient over the microbatches; the activations of one part at a
     # time are in memory.
     def add(total: Params, part: tuple[PyTree, Array]) -> tuple[Params, Sums]:
-        grads, sums = jax.grad(objective, has_aux=True)(params, *part)
+        batch, key = part
+        grads, sums = jax.grad(objective, has_aux=True)(params, batch, key)
         return jax.tree.map(jnp.add, total, grads), sums
 
     keys = jax.random.split(dropout_key, microbatches)

@@ -48,7 +48,8 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     examples = reader.read(task.test)
     predictions = predict_examples(reader, model, examples, _BATCH_SIZE)
     count = _entity_counts if task.task == "token-classification" else _is_right
-    items = [count(*pair) for pair in zip(examples, predictions, strict=True)]
+    pairs = zip(examples, predictions, strict=True)
+    items = [count(example, prediction) for example, prediction in pairs]
     return np.array(items, np.float64), "ratio"
 
 

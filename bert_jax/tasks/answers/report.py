@@ -95,7 +95,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             if name != "answerable" or has_null
         },
         "error_kinds": {kind: kinds.count(kind) for kind in _ERRORS if kind in kinds},
-        **worst.listed(lambda i: _entry(*pairs[i], scores[i], kinds[i])),
+        **worst.listed(lambda i: _entry(pairs[i], scores[i], kinds[i])),
     }
 
 
@@ -195,8 +195,9 @@ def _order(group: JsonObject) -> tuple[bool, bool, int]:
 
 
 def _entry(
-    example: SquadExample, value: Prediction, scores: dict[str, float], kind: str
+    pair: tuple[SquadExample, Prediction], scores: dict[str, float], kind: str
 ) -> JsonObject:
+    example, value = pair
     first = [] if example.misplaced else example.answers[:1]
     gold = [(start, start + len(text)) for text, start in first]
     places = {"gold": gold, "predicted": []}

@@ -42,7 +42,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **class_scores(positions, counts_of_classes(counts)),
         **confusions(positions, counts),
         "chance": sum(1 / number for number in numbers) / len(numbers),
-        **worst.listed(lambda i: _entry(*pairs[i])),
+        **worst.listed(lambda i: _entry(pairs[i])),
     }
 
 
@@ -52,7 +52,8 @@ def _loss(example: ChoiceExample, value: Prediction) -> float:
     return float(-np.log(max(probability, LEAST_PROBABILITY)))
 
 
-def _entry(example: ChoiceExample, value: Prediction) -> JsonObject:
+def _entry(pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
+    example, value = pair
     return {
         "where": example.where,
         "context": shortened(example.context),

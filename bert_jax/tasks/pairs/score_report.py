@@ -59,9 +59,10 @@ def _summary(scores: Float[np.ndarray, " _"]) -> JsonObject:
 
 def sections(report: JsonObject) -> list[Section]:
     labels, scores = (report["points"][name] for name in ("label", "score"))
+    low, high = with_margin(labels)
     scatter = Chart(
         "Score against label",
-        Axis("label", *with_margin(labels)),
+        Axis("label", low, high),
         curves=[Curve("score", labels, scores, dots=True)],
         note=dots_note(report, "pair"),
     )

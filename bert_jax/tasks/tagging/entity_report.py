@@ -99,7 +99,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **class_scores(types, by_type),
         **confusions(names, matrix),
         "error_kinds": dict(kinds),
-        **worst.listed(lambda i: _entry(*pairs[i])),
+        **worst.listed(lambda i: _entry(pairs[i])),
     }
 
 
@@ -117,11 +117,12 @@ def _types(match: EntityMatch) -> tuple[str, str]:
     return gold, predicted
 
 
-def _entry(sentence: Sentence, value: Prediction) -> JsonObject:
+def _entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
     """Return a sentence as JSON values; of a long one, the words from its first error.
 
     The entities' words count from the first one that is listed.
     """
+    sentence, value = pair
     entity_matches = matched(sentence, value)
     first_error = next(match for match in entity_matches if match.error != "correct")
     entity = first_error.gold or first_error.predicted

@@ -44,12 +44,13 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **class_scores(labels, counts_of_classes(counts)),
         **confusions(labels, counts),
         "num_words": gold.size,
-        **worst.listed(lambda i: _entry(*pairs[i])),
+        **worst.listed(lambda i: _entry(pairs[i])),
     }
 
 
-def _entry(sentence: Sentence, value: Prediction) -> JsonObject:
+def _entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
     """Return a sentence as JSON values; a long one from its first error."""
+    sentence, value = pair
     tags = list(zip(require_tags(sentence), value["tags"], strict=True))
     is_long = len(tags) > MAX_WORDS
     start = [own != other for own, other in tags].index(True) if is_long else 0

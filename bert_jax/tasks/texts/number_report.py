@@ -107,13 +107,13 @@ def by_range(
 
 def sections(report: JsonObject) -> list[Section]:
     gold, predicted = (report["points"][name] for name in ("label", "prediction"))
-    histogram, limits = report["histogram"], with_margin([*gold, *predicted])
+    histogram, (low, high) = report["histogram"], with_margin([*gold, *predicted])
     scatter = Chart(
         "Predicted against gold",
-        Axis("gold number", *limits),
+        Axis("gold number", low, high),
         curves=[Curve("predicted", gold, predicted, dots=True)],
         diagonal="predicted = gold",
-        limits=limits,
+        limits=(low, high),
         note=dots_note(report, "text"),
     )
     edges = histogram["edges"]
