@@ -112,6 +112,10 @@ def _describe_plan(
         del options["pack"]
     if layout.chunk_bytes != DEFAULT_LAYOUT.chunk_bytes:
         options["chunk_bytes"] = layout.chunk_bytes
+    sources = corpus.sources
+    if config.weights:
+        weights = [{"weight": config.weights[number]} for number in corpus.inputs]
+        sources = [s | w for s, w in zip(sources, weights, strict=True)]
     return {
         "format_version": FORMAT_VERSION,
         "row": dtype_to_json(dtype),
@@ -121,7 +125,7 @@ def _describe_plan(
         "options": options | {"weights": list(config.weights)},
         "passes": num_passes(config),
         "tokenizer": {"fingerprint": tokenizer.fingerprint},
-        "sources": corpus.sources,
+        "sources": sources,
     }
 
 

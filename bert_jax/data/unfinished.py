@@ -31,6 +31,7 @@ def is_finished(output: epath.Path, plan: JsonObject) -> bool:
     manifest = read_manifest(output)
     tokenizer = {"fingerprint": manifest.get("tokenizer", {}).get("fingerprint")}
     finished = {name: manifest.get(name) for name in plan} | {"tokenizer": tokenizer}
+    plan = _as_described(finished, plan)
     # Earlier versions did not tell files of one base name apart.
     plain = [s | {"name": s["name"].rpartition("/")[2]} for s in plan["sources"]]
     if finished["sources"] == plain:
@@ -108,16 +109,27 @@ def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:
             f"output={output} was started by version 0.1.0, which wrote smaller "
             "shards; finish it with that version, or remove it and start again."
         )
-    _require_same(output, saved, plan)
+    _require_same(output, saved, _as_described(saved, plan))
+
+
+def _as_described(old: JsonObject, new: JsonObject) -> JsonObject:
+    """Return the new plan without weights of sources if the old plan has none."""
+    if any("weight" in source for source in old["sources"] or []):
+        return new
+    sources = [{k: s[k] for k in s if k != "weight"} for s in new["sources"]]
+    return new | {"sources": sources}
 
 
 def _require_same(output: epath.Path, old: JsonObject, new: JsonObject) -> None:
+    left_out = {"row"}  # it follows from the others
+    if all("weight" in s for plan in (old, new) for s in plan["sources"] or []):
+        left_out.add("options.weights")  # which depend on the order of --input
     changes = [
         "other sources"  # too long for a line
         if name == "sources"
         else f"{name.removeprefix('options.')}={before!r} before, {after!r} now"
         for name, before, after in differences(old, new)
-        if name != "row"  # it follows from the others
+        if name not in left_out
     ]
     if changes:
         raise FileExistsError(

@@ -315,6 +315,27 @@ def test_weights_and_repeats_multiply_the_training_rows(config, documents, tmp_p
     assert contents(other.output) == contents(twice.output)
 
 
+def test_weights_belong_to_files_in_whatever_order(config, documents, tmp_path):
+    a, b = (
+        str(write_as(tmp_path, f"{name}.txt", texts))
+        for name, texts in zip("ab", documents[:2], strict=True)
+    )
+    first = change(config, input=(a, b), weights=(1.0, 3.0))
+    manifest = prepare(first, silent)
+    lines = []
+    prepare(change(first, input=(b, a), weights=(3.0, 1.0)), lines.append)
+    assert lines == [f"{first.output} is already complete."]
+    with pytest.raises(FileExistsError, match="other sources"):
+        prepare(change(first, input=(b, a)), silent)
+    # A dataset of an earlier version has only the weights of the entries.
+    old = [{k: s[k] for k in s if k != "weight"} for s in manifest["sources"]]
+    write_manifest(manifest | {"sources": old}, epath.Path(first.output))
+    prepare(first, lines.append)
+    assert lines[1:] == lines[:1]
+    with pytest.raises(FileExistsError, match="weights=.* before, .* now"):
+        prepare(change(first, input=(b, a), weights=(3.0, 1.0)), silent)
+
+
 def test_a_language_is_refused_at_the_start(config):
     with pytest.raises(ValueError, match="language='jp' is not an ISO 639-1 code"):
         prepare(change(config, language="jp", input=("nowhere",)), silent)
