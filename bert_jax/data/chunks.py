@@ -22,12 +22,10 @@ from bert_jax.data.packing import build_rows, max_pairs_per_row, pack_pairs
 from bert_jax.data.pairs import PairSpans, make_pairs
 from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.shards import row_dtype, shard_name
+from bert_jax.data.sources import UNFINISHED
 from bert_jax.data.text_report import CUT, PADDING, RANDOM, TextReport
 from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
 from bert_jax.tokenization import Tokenizer
-
-UNFINISHED = "unfinished"
-"""Subdirectory of an unfinished output: its plan and the finished chunks."""
 
 LABEL_1 = {"nsp": "random", "sop": "swapped"}
 """The name of pairs with label 1, for each pair objective that has them."""

@@ -19,7 +19,6 @@ from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import (
     DEFAULT_LAYOUT,
     LABEL_1,
-    UNFINISHED,
     Chunk,
     Layout,
     dtype_of,
@@ -33,7 +32,7 @@ from bert_jax.data.joining import GrowingShard
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
-from bert_jax.data.sources import Source, find_sources
+from bert_jax.data.sources import UNFINISHED, Source, find_sources
 from bert_jax.data.text_report import TextReport
 from bert_jax.data.unfinished import (
     is_finished,

@@ -25,6 +25,7 @@ from bert_jax.storage.encodings import (
     require_prose,
 )
 from bert_jax.storage.files import require_regular_file
+from bert_jax.storage.manifest import MANIFEST
 from bert_jax.tables.lines import PACKED, is_compressed, open_file, suffix_of
 from bert_jax.terminal.messages import say
 
@@ -33,6 +34,9 @@ PIECE_BYTES = 1 << 22
 BOM = b"\xef\xbb\xbf"
 DOCUMENTATION = "installed-documentation"
 TFDS = "tfds:"
+UNFINISHED = "unfinished"
+"""Subdirectory of an unfinished dataset: a lock, its plan and the finished chunks."""
+LOCK = "lock"
 
 _SourceKind = Literal[
     "text", "jsonl", "json", "table", "parquet", "tfds", "documentation"
@@ -57,9 +61,8 @@ _TEXT = ("", ".txt", ".text")
 _TABLES = (".csv", ".tsv", ".json")
 _NO_TEXT = "readme license licence copying changelog makefile".split()
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-
-
 _UNREADABLE = "directories that cannot be read"
+_COPIES = "copies of text in unfinished datasets"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,8 +97,8 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
     """Return the sources that the entries of --input name, each once, sorted by path.
 
     An entry may be a pattern, in which ** stands for directories of any depth, or a
-    directory, which is read with all below it, but for hidden files, tokenizers and
-    files that do not hold text; a line says how many.
+    directory, which is read with all below it, but for hidden files, tokenizers,
+    datasets and files that do not hold text; a line says how many.
 
     Args:
         output: a directory whose files are left out, since they are made of the input.
@@ -142,7 +145,9 @@ def _sources_of(entry: str, number: int) -> list[Source]:
     files, skipped = [], collections.Counter[str]()
     skipped.update([] if exists else _unreadable(entry))
     for path in shortest.values():
-        if not os.path.isdir(path):
+        if not exists and _is_copy(path):
+            skipped[_COPIES] += 1
+        elif not os.path.isdir(path):
             files.append(path)
         elif exists or "**" not in entry:
             files += _files_below(path, skipped)
@@ -180,8 +185,8 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
             folders.clear()  # a link to a directory above would never end
             continue
         seen.add(real)
-        if "tokenizer_config.json" in names:  # beside it, vocab.txt is no prose
-            skipped["tokenizers"] += 1
+        if kind := _kind_of_directory(folder, names):
+            skipped[kind] += 1
             folders.clear()
             continue
         hidden = [name for name in folders if name.startswith(".")]
@@ -201,6 +206,22 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
         skipped.update(s for path in files if (s := suffix_of(path)) in _TABLES)
         files = [path for path in files if suffix_of(path) not in _TABLES]
     return files
+
+
+def _kind_of_directory(folder: str, names: Sequence[str]) -> str:
+    """Return "tokenizers" or "datasets" if a directory is one, else ""."""
+    if "tokenizer_config.json" in names:  # beside it, vocab.txt is no prose
+        return "tokenizers"
+    is_finished = MANIFEST in names and any(name.endswith(".npy") for name in names)
+    is_unfinished = os.path.exists(os.path.join(folder, UNFINISHED, LOCK))
+    return "datasets" if is_finished or is_unfinished else ""
+
+
+def _is_copy(path: str) -> bool:
+    """Whether an unfinished dataset wrote a file, with the text of its input."""
+    parent, folder = os.path.split(os.path.dirname(os.path.abspath(path)))
+    is_lock = os.path.exists(os.path.join(parent, LOCK))
+    return is_lock and (os.path.basename(parent), folder) == (UNFINISHED, "text")
 
 
 def _with_names(sources: list[Source]) -> list[Source]:

@@ -13,13 +13,13 @@ from pathlib import Path
 from etils import epath
 
 from bert_jax.config.serialization import differences
-from bert_jax.data.chunks import UNFINISHED, Layout
+from bert_jax.data.chunks import Layout
+from bert_jax.data.sources import LOCK, UNFINISHED
 from bert_jax.storage.file_lock import lock_file
 from bert_jax.storage.files import JsonObject, read_json_object, write_json
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
-_LOCK = "lock"
 _LAYOUT = "layout"
 """A key that is in the plan's file but not in a manifest."""
 
@@ -50,7 +50,7 @@ def require_resumable(output: epath.Path) -> None:
         or any(entry.name != UNFINISHED for entry in output.iterdir())
     )
     # A directory of that name is an interrupted run's if it holds a lock.
-    if taken or (unfinished.exists() and not (unfinished / _LOCK).exists()):
+    if taken or (unfinished.exists() and not (unfinished / LOCK).exists()):
         raise FileExistsError(
             f"output={output} exists and is not a dataset; choose another."
         )
@@ -72,7 +72,7 @@ def workspace(output: epath.Path) -> Iterator[Path]:
     with contextlib.ExitStack() as stack:
         if not (output / MANIFEST).exists():
             unfinished.mkdir(parents=True, exist_ok=True)
-            lock_file(stack.enter_context(open(unfinished / _LOCK, "w")), output)
+            lock_file(stack.enter_context(open(unfinished / LOCK, "w")), output)
         shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
         try:
             yield folder
@@ -80,7 +80,7 @@ def workspace(output: epath.Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
             with contextlib.suppress(OSError):
                 if not (unfinished / _PLAN).exists():
-                    (unfinished / _LOCK).unlink()
+                    (unfinished / LOCK).unlink()
             for path in new_parents:
                 with contextlib.suppress(OSError):
                     path.rmdir()

@@ -189,6 +189,15 @@ def test_what_a_command_wrote_is_not_its_input(tmp_path):
     assert source.name == "a.txt"
 
 
+def test_datasets_below_the_input_are_not_read(tmp_path, caplog):
+    caplog.set_level("INFO")
+    tree(tmp_path, "a.txt", "done/manifest.json", "done/train-00000-of-00001.npy")
+    tree(tmp_path, "cut/unfinished/text/00000.txt", "cut/unfinished/lock")
+    for entry, said in (("", "2 datasets"), ("/**/*.txt", "1 copies of text in unf")):
+        (source,) = find_sources([f"{tmp_path}{entry}"])
+        assert source.name == "a.txt" and f"not read are {said}" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("paths", "names"),
     [
