@@ -80,6 +80,10 @@ class LibraryFile:
         self.word_limit: int | None = limit
         added: list[JsonObject] = self._values.get("added_tokens") or []
         self._added = {str(entry.get("content")) for entry in added}
+        model = self._values["model"]
+        self.word_end: str = model.get("end_of_word_suffix") or ""
+        """What ends the last token of a word, as "</w>"; then no token says whether it
+        starts one."""
         self.continuing = self._continuing()
 
     def _continuing(self) -> list[bool]:
@@ -116,6 +120,8 @@ class LibraryFile:
         return [encoding.ids for encoding in encodings]
 
     def num_bytes(self, token: str) -> int:
+        if self.word_end and token.endswith(self.word_end):
+            token = token.removesuffix(self.word_end) + " "
         if self.is_bytes and token not in self._added:
             return len(token)  # one character for each byte
         if _BYTE.fullmatch(token):

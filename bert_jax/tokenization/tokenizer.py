@@ -149,6 +149,11 @@ class Tokenizer:
         return self._backend.word_limit
 
     @property
+    def marks_ends(self) -> bool:
+        """Whether the vocabulary marks ends of words, and none of their starts."""
+        return isinstance(self._backend, LibraryFile) and bool(self._backend.word_end)
+
+    @property
     def num_separators(self) -> int:
         """The number of [SEP] between the two texts of a pair."""
         return int(self.config.get(SEPARATORS, 1))

@@ -9,9 +9,11 @@ from etils import epath
 from family_files import byte_level_bpe, unigram, write_model, write_tokenizer
 from test_tokenizer_parity import ODD, TEXT
 
+from bert_jax.config import PrepareConfig
 from bert_jax.data.examples import build_row, join_pair
+from bert_jax.data.prepare import prepare
 from bert_jax.formats.tokenizers import from_huggingface
-from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 FAMILIES = ("Roberta", "XLMRoberta", "Camembert")
 PADDING = {
@@ -91,6 +93,33 @@ def test_words_bytes_and_text(tmp_path):
     assert encoding.continues.tolist() == [False, False, True]
     assert tokenizer.num_bytes[encoding.ids].tolist() == [4, 4, 1]
     assert tokenizer.decode(encoding.ids) == "the cats"
+
+
+def test_words_are_not_masked_where_a_vocabulary_marks_their_ends(tmp_path, refused):
+    """As HerBERT's."""
+    library = tokenizers.CharBPETokenizer(unk_token="<unk>", suffix="</w>")
+    names = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
+    library.train_from_iterator(["the cat sat", "a mat"], 30, 1, names, suffix="</w>")
+    content = library.to_str().encode()
+    roles = dict(zip(SPECIAL_TOKENS, names, strict=True))
+    config = {"kind": "huggingface", "cased": True, "special_tokens": roles}
+    tokenizer = Tokenizer(config, content)
+    assert tokenizer.num_bytes[tokenizer.encode("the cat").ids].sum() == len("the cat ")
+    tokenizer.save(tmp_path / "tokenizer")
+    (tmp_path / "a.txt").write_text("the cat\nsat\n\na mat\n\nthe\n\ncat\n")
+    prepare(
+        PrepareConfig(
+            input=(str(tmp_path / "a.txt"),),
+            tokenizer=str(tmp_path / "tokenizer"),
+            output=str(tmp_path / "data"),
+            sequence_length=16,
+            pairs="none",
+            workers=1,
+        )
+    )
+    run = ["pretrain", "--workdir", tmp_path / "run", "--data.path", tmp_path / "data"]
+    error = refused(*run, "--masking.unit", "span", "--batch-size", 1)
+    assert "marks where words end, not where they start; use masking.unit" in error
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -290,11 +290,17 @@ class PretrainingTask(Task):
 def require_words(config: PretrainConfig, dataset: Dataset) -> None:
     """Raise ValueError if many tokens are in words of more tokens than are predicted.
 
-    In a vocabulary without marks of word starts, a word is a whole sentence. Nothing is
-    checked where no words are masked.
+    In a vocabulary without marks of word starts, a word is a whole sentence; one that
+    marks the ends of words is refused. Nothing is checked where no words are masked.
     """
     if config.masking.unit == "token" or config.objective != "masked_lm":
         return
+    if dataset.tokenizer.marks_ends:
+        raise ValueError(
+            f"masking.unit={config.masking.unit} masks whole words, but the vocabulary "
+            f"of {dataset.path} marks where words end, not where they start; use "
+            "masking.unit=token."
+        )
     numbers = np.arange(min(len(dataset.train), _ROWS_EXAMINED))
     rows = columns(dataset.train.gather(numbers))
     continues = dataset.tokenizer.continues_word[rows["tokens"]]
