@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float64, Int64, UInt64
 from bert_jax.config import PrepareConfig
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.dataset_manifest import SPLITS
+from bert_jax.terminal.messages import say
 
 
 def shuffle(
@@ -74,8 +75,9 @@ def passes(
 def held_out(config: PrepareConfig, corpus: Corpus) -> Bool[np.ndarray, " N"]:
     """Return the mask of validation documents: at least two, or none if not wanted.
 
-    The split of a document depends only on the seed, its source name and its index, and
-    not on the rest of the corpus.
+    The split of a document depends only on the seed, its source name and its index
+    among those of its source that are no duplicates, and not on the rest of the corpus;
+    where the fraction chooses fewer than two, a line says that it does.
 
     Raises:
         ValueError: there are too few documents for two splits.
@@ -85,7 +87,13 @@ def held_out(config: PrepareConfig, corpus: Corpus) -> Bool[np.ndarray, " N"]:
         return np.zeros(count, bool)
     if count >= 4:
         draws = _hashes(config.seed, corpus) / 2.0**64
-        chosen = draws <= max(fraction, np.partition(draws, 1)[1])
+        if (least := np.partition(draws, 1)[1]) > fraction:
+            say(
+                f"validation_fraction={fraction} of {count} documents chooses fewer "
+                "than two: those of the two smallest hashes are held out, until more "
+                "documents are added."
+            )
+        chosen = draws <= max(fraction, least)
         if count - chosen.sum() >= 2:
             return chosen
     raise ValueError(

@@ -97,6 +97,14 @@ def test_validation_is_the_same_whatever_the_weights():
     assert sum(held) == plain.sum() > 5
 
 
+def test_a_split_that_depends_on_the_whole_corpus_is_said(caplog):
+    caplog.set_level("INFO")
+    assert held_out(config_of(validation_fraction=0.1), corpus_of(100)).sum() > 2
+    assert not caplog.messages
+    assert held_out(config_of(validation_fraction=1e-6), corpus_of(100)).sum() == 2
+    assert "1e-06 of 100 documents chooses fewer than two" in caplog.text
+
+
 def test_a_weight_is_of_the_input_that_names_the_source():
     corpus = corpus_of(30, 30, 30, inputs=[1, 0, 1])
     config = config_of(2, weights=(2.0, 1.0))
