@@ -9,6 +9,7 @@ it past a threshold, add it to `warnings`, with the remedy.
 import collections
 import dataclasses
 import itertools
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 
@@ -290,7 +291,9 @@ def _median(histogram: TokenCounts) -> int:
 def unprinted(text: str) -> Iterator[tuple[str, str, int]]:
     """Yield each character that is not printed, the text around it, and its count."""
     for character in [] if text.isprintable() else sorted(set(text)):
-        if not (character.isprintable() or character.isspace()):
+        # Other control characters that Python calls white space are none to BERT.
+        is_space = character in "\t\n\r" or unicodedata.category(character)[0] == "Z"
+        if not (character.isprintable() or is_space):
             place = text.index(character)
             around = text[max(place - _CONTEXT, 0) : place + _CONTEXT]
             yield character, around, text.count(character)

@@ -141,6 +141,13 @@ def test_divided_spans_are_the_sentence_and_fit_a_row(flags, limit):
     assert all(1 <= len(span) <= max(-(-limit // 4), min(8, limit)) for span in spans)
 
 
+@pytest.mark.parametrize("character", "\v\f\x1c\x1d\x1e\x1f\x85")
+def test_white_space_of_python_that_bert_deletes_is_counted(english, character):
+    """As word processors and pdftotext leave it; the words are joined."""
+    report = count_unknown(english, [f"we go{character}on.", "we\tgo\u00a0\u2028on."])
+    assert report.dropped == {"control characters": 1}
+
+
 def test_removed_characters_of_examples_are_a_share_of_theirs(english):
     report = count_unknown(english, ["we go on. " * 20] * 9 + ["we\u200d go \u200bon."])
     assert report.dropped == {"invisible joiners": 1, "control characters": 1}
