@@ -2,7 +2,7 @@
 
 import dataclasses
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int64, Integer
@@ -60,6 +60,21 @@ def find_tokens(
         starts = sequence_starts(rows.gather(numbers)["tokens"], ids, continues_word)
         matching = np.flatnonzero(starts.any(axis=1))
         yield Matches(numbers[matching], starts[matching].argmax(axis=1))
+
+
+def find_any(
+    rows: Rows,
+    sequences: Iterable[Sequence[int]],
+    continues_word: Bool[np.ndarray, " V"],
+) -> Iterator[Matches]:
+    """Find the rows that contain one of the sequences, as `find_tokens` finds each."""
+    searches = [find_tokens(rows, ids, continues_word) for ids in sequences]
+    for found in zip(*searches, strict=True):
+        numbers = np.concatenate([matches.rows for matches in found])
+        starts = np.concatenate([matches.starts for matches in found])
+        order = np.lexsort((starts, numbers))
+        numbers, first = np.unique(numbers[order], return_index=True)
+        yield Matches(numbers, starts[order][first])
 
 
 def sequence_starts(

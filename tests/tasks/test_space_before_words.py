@@ -11,6 +11,7 @@ from family_files import byte_level_bpe, write_tokenizer
 from bert_jax.config import BertConfig, ExamplesConfig, PrepareConfig
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
+from bert_jax.data.search import find_any, find_tokens, tokens_inside_words
 from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.tasks.tagging.conll import Sentence
 from bert_jax.tasks.tagging.task import TokenClassificationTask
@@ -70,3 +71,10 @@ def test_sentences_of_a_document_have_the_tokens_of_the_document(family, tmp_pat
     }
     texts = [" ".join(sentences), sentences[1]]
     assert read == {tuple(tokenizer.encode(text).ids) for text in texts}
+    # A word is found at the start of a document, and after a space.
+    ids = [tokenizer.encode(text).ids.tolist() for text in ("the mat", " the mat")]
+    inside = tokens_inside_words(tokenizer)
+    (found,) = find_any(train, ids, inside)
+    assert len(found.rows) == 2
+    (one,) = find_tokens(train, ids[0], inside)
+    assert len(one.rows) == (1 if family == "Roberta" else 2)

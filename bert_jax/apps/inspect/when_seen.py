@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from bert_jax.data.batches import DatasetBatches
-from bert_jax.data.search import find_tokens, tokens_inside_words
+from bert_jax.data.search import find_any, tokens_inside_words
 from bert_jax.inference.arguments import require_text
 from bert_jax.runs.pretraining_run import PretrainingRun, open_run
 from bert_jax.storage.manifest import MANIFEST, read_manifest
@@ -58,7 +58,7 @@ class Search:
     """The rows that contain a text."""
 
     ids: list[int]
-    """The text's tokens."""
+    """The text's tokens, after a space."""
     num_training: int
     num_validation: int
     """How many rows contain them."""
@@ -76,13 +76,15 @@ def search(run: PretrainingRun, text: str) -> Search:
         ValueError: there are none, or the text is empty or no Unicode.
     """
     dataset, batches = run.dataset, run.task.batches
-    ids = dataset.tokenizer.encode(require_text("when", text)).ids.tolist()
+    texts = [*dataset.tokenizer.after_space([require_text("when", text)]), text]
+    # As the first of a document, a word has other tokens in byte-level BPE.
+    ids, *others = dataset.tokenizer.encode_batch(list(dict.fromkeys(texts)))
     if not ids:
         raise ValueError(f"when={text!r:.80} has no tokens; give some words.")
     inside = tokens_inside_words(dataset.tokenizer)
     num_training = num_seen = num_total = 0
     earliest: list[tuple[int, int, int]] = []
-    for matches in find_tokens(dataset.train, ids, inside):
+    for matches in find_any(dataset.train, [ids, *others], inside):
         num_training += len(matches.rows)
         num_seen += count_steps(batches, matches.rows, run.num_done)
         num_total += count_steps(batches, matches.rows, run.config.num_steps)
@@ -92,7 +94,7 @@ def search(run: PretrainingRun, text: str) -> Search:
             positions, matches.rows.tolist(), matches.starts.tolist(), strict=True
         )
         earliest = sorted([*earliest, *places])[:_NUM_ROWS]
-    validation = find_tokens(dataset.validation, ids, inside)
+    validation = find_any(dataset.validation, [ids, *others], inside)
     num_validation = sum(len(matches.rows) for matches in validation)
     if not num_training + num_validation:
         tokens = " ".join(dataset.tokenizer.tokens(ids))
