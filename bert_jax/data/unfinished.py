@@ -6,7 +6,9 @@ unfinished, it is stored beside the finished chunks.
 
 import contextlib
 import dataclasses
+import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,18 +63,23 @@ def workspace(output: epath.Path) -> Iterator[Path]:
     """Lock the output; yield the path of a folder in it, for `read_corpus` to create.
 
     At the end the folder is removed, with those of its parents that did not exist
-    before and are empty. A finished dataset is only read, so it needs no lock.
+    before and are empty. A finished dataset is only read, so it needs no lock, and each
+    process has a folder of its own, elsewhere if the dataset is read-only.
 
     Raises:
         FileExistsError: another process is writing the output.
     """
+    if (output / MANIFEST).exists():
+        place = output if os.access(output, os.W_OK) else None
+        with tempfile.TemporaryDirectory(dir=place) as own:
+            yield Path(own)
+        return
     unfinished = Path(output) / UNFINISHED
     folder = unfinished / "text"
     new_parents = [path for path in folder.parents if not path.exists()]
-    with contextlib.ExitStack() as stack:
-        if not (output / MANIFEST).exists():
-            unfinished.mkdir(parents=True, exist_ok=True)
-            lock_file(stack.enter_context(open(unfinished / LOCK, "w")), output)
+    unfinished.mkdir(parents=True, exist_ok=True)
+    with open(unfinished / LOCK, "w") as lock:
+        lock_file(lock, output)
         shutil.rmtree(folder, ignore_errors=True)  # left by an interrupted run
         try:
             yield folder

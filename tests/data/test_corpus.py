@@ -18,6 +18,7 @@ from bert_jax.data.installed_documentation import make_library, write_corpus
 from bert_jax.data.prepare import prepare as prepare_dataset
 from bert_jax.data.records import open_dataset
 from bert_jax.data.sources import find_sources
+from bert_jax.data.unfinished import workspace
 from bert_jax.storage.manifest import write_manifest
 
 LAYOUT = chunks.Layout(chunk_bytes=10_000, shard_bytes=20_000)
@@ -162,6 +163,12 @@ def test_a_repeated_command_leaves_a_finished_dataset(config, documents, tmp_pat
     assert lines == [f"{given.output} is already complete."]
     assert before == {p: p.stat().st_mtime_ns for p in Path(given.output).rglob("*.*")}
     assert not (Path(given.output) / chunks.UNFINISHED).exists()
+    with workspace(epath.Path(given.output)) as folder:
+        # Another process, such as the same command, does not take the folder away.
+        text = folder / "text"
+        text.touch()
+        prepare(given, silent)
+        assert text.exists()
     for options in ({"repeats": 2}, {"deduplicate": True}, {"weights": (2.0,)}):
         with pytest.raises(
             FileExistsError, match="started with other options: .* before, .* now"
