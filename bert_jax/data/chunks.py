@@ -146,10 +146,12 @@ def write_chunk(
     rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
     pairs = make_pairs(text.documents, config.sequence_length, short, rng, config.pairs)
     dtype = dtype_of(config, tokenizer)
+    # Pairs to be packed are written to rows no longer than the longest of them.
+    width = pairs.longest if config.pack else config.sequence_length
     rows = build_rows(
         text.tokens,
         pairs,
-        dtype,
+        row_dtype(width, tokenizer.vocab_size),
         tokenizer.cls_id,
         tokenizer.sep_id,
         tokenizer.pad_id,
@@ -157,7 +159,7 @@ def write_chunk(
     if config.pack:
         rows = pack_pairs(rows, dtype, tokenizer.pad_id)
     output = epath.Path(config.output)
-    content = rows.tobytes()
+    content = rows.view(np.uint8).data
     atomic_write(chunk_file(output, chunk, "rows"), content)
     counts, report = _count(config, pairs, rows), text.report
     report.dropped.update(pairs.dropped)

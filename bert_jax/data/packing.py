@@ -5,6 +5,7 @@ fills the rest of the row.
 """
 
 import bisect
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Int64, Integer, Shaped
@@ -12,6 +13,7 @@ from jaxtyping import Int64, Integer, Shaped
 from bert_jax.data.pairs import PairSpans
 
 _TOKENS_PER_PAIR = 32
+_POSITIONS_PER_BLOCK = 1 << 18
 
 
 def max_pairs_per_row(sequence_length: int) -> int:
@@ -38,24 +40,31 @@ def build_rows(
     second = pairs.first_end - pairs.first_start + 2
     end = second + pairs.second_end - pairs.second_start + (pairs.label != -1)
     assert not len(end) or end.max() <= len(position)
-    # The index into `tokens` of each position; special positions are overwritten. A
-    # begins at position 1, behind [CLS]. In int32, since a chunk has fewer tokens.
-    source = np.where(
-        position < second[:, None],
-        (pairs.first_start - 1).astype(np.int32)[:, None] + position,
-        (pairs.second_start - second).astype(np.int32)[:, None] + position,
-    )
-    # Positions of padding may point behind the last token.
-    filled = tokens.take(source, mode="clip")
-    filled[position >= end[:, None]] = pad_id
-    filled[:, 0] = cls_id
-    every = np.arange(len(rows))
-    filled[every, second - 1] = filled[every, end - 1] = sep_id
-    rows["tokens"] = filled
+    for block in _blocks(len(rows), len(position)):
+        b, e = second[block, None], end[block, None]
+        # The index into `tokens` of each position; special positions are overwritten. A
+        # begins at position 1, behind [CLS]. In int32: a chunk has fewer tokens.
+        source = np.where(
+            position < b,
+            (pairs.first_start[block, None] - 1).astype(np.int32) + position,
+            (pairs.second_start[block, None] - b).astype(np.int32) + position,
+        )
+        # Positions of padding may point behind the last token.
+        filled = tokens.take(source, mode="clip")
+        filled[position >= e] = pad_id
+        filled[:, 0] = cls_id
+        np.put_along_axis(filled, np.concatenate([b, e], 1) - 1, sep_id, 1)
+        rows["tokens"][block] = filled
     rows["second"][:, 0] = second
     rows["end"][:, 0] = end
     rows["next_sentence_label"][:, 0] = pairs.label
     return rows
+
+
+def _blocks(num_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of rows whose arrays of positions take some MB of memory."""
+    size = max(_POSITIONS_PER_BLOCK // width, 1)
+    return (slice(start, start + size) for start in range(0, num_rows, size))
 
 
 def pack_pairs(
@@ -64,7 +73,8 @@ def pack_pairs(
     """Pack rows of one pair each into fewer rows of `dtype` with several pairs.
 
     No pair is changed or lost. The pairs of a row are placed one after another from
-    position 0, in their original order; rows are ordered by their first pair.
+    position 0, in their original order; rows are ordered by their first pair. The rows
+    that are given may be narrower.
     """
     (width,), (max_pairs,) = dtype["tokens"].shape, dtype["end"].shape
     length = rows["end"][:, 0].astype(np.int64)
@@ -80,11 +90,12 @@ def pack_pairs(
 
     packed = np.zeros(len(np.unique(row)), dtype)
     # Copy the real tokens of each pair to its offset.
-    position = np.arange(width)
-    real = position < length[:, None]
+    position = np.arange(rows["tokens"].shape[1])
     tokens = np.full((len(packed), width), pad_id, dtype["tokens"].base)
-    target = (row * width + offset)[:, None] + position
-    tokens.reshape(-1)[target[real]] = rows["tokens"][real]
+    for block in _blocks(len(rows), len(position)):
+        real = position < length[block, None]
+        target = (row * width + offset)[block, None] + position
+        tokens.reshape(-1)[target[real]] = rows["tokens"][block][real]
     packed["tokens"] = tokens
     for name in ("first", "second", "end"):
         packed[name][row, slot] = rows[name][:, 0] + offset

@@ -36,6 +36,12 @@ class PairSpans:
     dropped: dict[str, int]
     """What was left out, and how much of it."""
 
+    @property
+    def longest(self) -> int:
+        """The tokens of the longest pair, [CLS] and two [SEP] included."""
+        first = self.first_end - self.first_start
+        return 3 + int((first + self.second_end - self.second_start).max(initial=0))
+
     def num_covered(self, num_tokens: int) -> int:
         """Return how many of the token array's tokens are in a segment."""
         change = np.zeros(num_tokens + 1, np.int64)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,20 @@ def test_what_is_left_of_a_row_is_padding():
 
 def test_no_pairs_make_no_rows():
     assert pack_pairs(one_a_row([], 12), row_dtype(12, 60_000, 4), PAD).shape == (0,)
+
+
+def test_rows_are_made_in_blocks_of_bounded_memory():
+    spans = [(n, n + 4, n + 4, n + 9, 0) for n in range(2000)]
+    tracemalloc.start()
+    rows = one_a_row(spans, 2048)
+    packed = pack_pairs(rows, row_dtype(2048, 60_000, 64), PAD)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2 * rows.nbytes
+    narrow = one_a_row(spans, 12)
+    assert pairs_of(rows) == pairs_of(narrow)
+    dtype = row_dtype(2048, 60_000, 64)
+    np.testing.assert_array_equal(packed, pack_pairs(narrow, dtype, PAD))
 
 
 def test_the_fullest_row_with_room_is_chosen():
