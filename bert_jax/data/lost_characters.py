@@ -44,9 +44,19 @@ def lost_of(word: str, kind: str) -> str:
             marks += 1
             script = unicodedata.name(base, "?").split()[0]
             # Latin letters with two marks have a tone, as in Vietnamese and Yoruba.
-            if script not in ACCENTS or (script == "LATIN" and marks == 2):
+            is_tone = script == "LATIN" and marks == 2
+            if script not in ACCENTS or is_tone or _is_letter(base + character, script):
                 return _MARKS
     return ""
+
+
+def _is_letter(marked: str, script: str) -> bool:
+    """Whether a Cyrillic or Arabic letter and a mark are a letter of their own."""
+    letter = unicodedata.normalize("NFC", marked.lower())
+    if script == "CYRILLIC":  # "ї", but neither "ё" and "й" nor a stress on a vowel
+        is_stress = marked[-1] in "\u0300\u0301" and letter not in ("ѓ", "ќ")
+        return not (letter in ("ё", "й") or is_stress)
+    return letter in ("ؤ", "ئ")
 
 
 class LostCharacters:

@@ -463,6 +463,11 @@ def test_b4_characters_without_room_are_said_with_their_remedy(tmp_path, capsys)
         ("これはペンです。 それは本です。", "本てす。"),
         ("हिन्दी में लिखा हुआ पाठ", "becomes "),
         ("Élan, naïve façade, Größe; ёлка и йод; Ἀχιλλεύς", ""),
+        ("Дзе ён жыў, у горадзе", "becomes жыу"),
+        ("Ќе дојде ноќта", "becomes "),
+        ("Слове\u0301сный за\u0301мок ѝ", ""),
+        ("مسؤول عن بيئة", "becomes "),
+        ("مَكْتُوبٌ أإآ", ""),
         ("מִכְתָּב קָצָר", ""),
         ("A text in English. ❤️ ⚠️ 1️⃣", ""),
         (
