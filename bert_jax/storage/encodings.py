@@ -31,6 +31,7 @@ _NO_PROSE = (
     (rb"\s*<doc id=", "of WikiExtractor", "give what it writes with --json"),
     (rb'\s*(\[\s*\{\s*"|\{\s*\n\s*"[^"]*"\s*:)', "JSON", "give it a name in .json"),
 )
+_OBJECT = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*["\[{\d]')
 _MIN_CONTROLS = 16
 # Not those of white space, nor that of terminals.
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
@@ -69,7 +70,9 @@ def require_prose(head: bytes, name: str) -> None:
             raise ValueError(f"{name} is {what}, not plain text; {remedy}.")
     lines = head.splitlines()
     lines = [line for line in (lines[:-1] or lines) if line.strip()]
-    if lines and all(map(is_object, lines)):
+    # Of a long line, the head has the beginning alone; UTF-16 has half as many bytes.
+    is_cut = len(lines) == 1 and len(head) > HEAD_BYTES // 4
+    if lines and (all(map(is_object, lines)) or (is_cut and _OBJECT.match(head))):
         raise ValueError(f"{name} holds JSON objects; give it a name in .jsonl.")
 
 

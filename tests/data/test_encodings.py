@@ -110,6 +110,10 @@ REFUSED = {
         "a.txt",
         b'{"url": "x", "text": "The judge reads."}\n' * 3,
     ),
+    "part holds JSON objects; give it a name in .jsonl": (
+        "part",
+        b'{"url": "x", "text": "%s"}\n' % (b"The judge reads. " * 5000),
+    ),
     "a.txt is JSON, not plain text; give it a name in .json": (
         "a.txt",
         b'[\n {\n  "text": "The judge reads."\n }\n]',
