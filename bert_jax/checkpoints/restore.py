@@ -75,12 +75,12 @@ def restore_step(
 
 
 def read_params(step_directory: epath.Path) -> Params:
-    """Read the parameters of a checkpoint as a nested dict of NumPy arrays."""
+    """Read the parameters of a checkpoint as a nested dict of float32 NumPy arrays."""
     handler = ocp.PyTreeCheckpointHandler()
     item = absolute(step_directory) / "state"
-    as_numpy = jax.tree.map(
-        lambda _: ocp.RestoreArgs(restore_type=np.ndarray), handler.metadata(item).tree
-    )
+    # Parameters that a user had cast were once saved as they were.
+    float32 = ocp.RestoreArgs(restore_type=np.ndarray, dtype=np.dtype(np.float32))
+    as_numpy = jax.tree.map(lambda _: float32, handler.metadata(item).tree)
     return handler.restore(item, args=ocp.args.PyTreeRestore(restore_args=as_numpy))
 
 

@@ -136,8 +136,7 @@ class Predictor(FinetunedPredictor):
         """
         from bert_jax.apps.convert.save import save
 
-        in_memory = dataclasses.replace(self.model, params=jax.device_get(self.params))
-        save(in_memory, os.fspath(output), to, warn, license, language)
+        save(self.model, os.fspath(output), to, warn, license, language)
         return Path(output)
 
     @property

@@ -266,7 +266,7 @@ def check_source(
 
     `init_params` draws the run's parameters by a key. Return a line that names the
     source, the heads drawn by the seed, and those left out; "" without a source. Raise
-    ValueError if a shape or dtype differs, or a leaf is missing or not expected.
+    ValueError if a shape differs, or a leaf is missing or not expected.
     """
     if source is None:
         return ""

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from etils import epath
 from huggingface_files import stored
 
 import bert_jax
@@ -13,6 +14,7 @@ from bert_jax.inference.batching import rows_of
 from bert_jax.inference.predictor import Predictor
 from bert_jax.model.bert import compute
 from bert_jax.model.inputs import Inputs
+from bert_jax.pretrained import load_pretrained, write_checkpoint
 from bert_jax.runs.pretraining import pretrain
 
 
@@ -162,6 +164,20 @@ def test_a_model_is_saved_as_it_is_in_memory(pretrained, to, tmp_path):
     with pytest.raises(ValueError, match="to='pytorch' must be one of huggingface, on"):
         changed.save(tmp_path / "new", to="pytorch")
     assert not (tmp_path / "new").exists()
+
+
+def test_parameters_that_were_cast_are_saved_in_float32(tmp_path):
+    """Also those of a checkpoint that an earlier version wrote as they were."""
+    cast = bert_jax.load(stored("BertModel").write(tmp_path / "model"))
+    cast.params = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), cast.params)
+    write_checkpoint(cast.model, {}, epath.Path(tmp_path / "earlier"))
+    saved = [cast.save(tmp_path / to, to=to) for to in ("checkpoint", "huggingface")]
+    cast.params = jax.tree.map(lambda v: np.asarray(v, np.float64), cast.params)
+    saved.append(cast.save(tmp_path / "float64"))
+    for path in (tmp_path / "earlier", *saved):
+        params = load_pretrained(str(path)).params
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(params)} == {"float32"}
+        jax.tree.map(np.testing.assert_array_equal, params, cast.params)
 
 
 def test_embedding_nothing(bert):

@@ -1,8 +1,11 @@
 """Write a model in any of its forms, from a path or from memory."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import jax
+import numpy as np
 from etils import epath
 
 from bert_jax.apps.convert.export import export_huggingface
@@ -26,7 +29,8 @@ def save(
     """Write a model to a directory, or as a page to a file; return a summary.
 
     Args:
-        source: a model, or a path for `load_pretrained`.
+        source: a model, whose parameters are saved in float32, or a path for
+            `load_pretrained`.
         warn: takes lines on what a form cannot express.
         license: for the card of huggingface; "": that of the model it was made of.
         language: codes of the languages, in the same way.
@@ -40,6 +44,8 @@ def save(
     stated = bool(license or language)
     require(to == "huggingface" or not stated, "license and language need huggingface.")
     if isinstance(source, Model):
+        params = jax.tree.map(lambda v: np.asarray(v, np.float32), source.params)
+        source = dataclasses.replace(source, params=params)
         require_finite(source.params, "The model")
     if to == "page":
         return export_page(source, Path(output))
