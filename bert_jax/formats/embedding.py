@@ -80,8 +80,8 @@ def read_embedding(
     modules = _read_modules(path)
     kinds = [kind for kind, _ in modules]
     supported = [kind for kind, _ in _MODULES]
-    if kinds not in (supported, supported[:2]):
-        listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
+    listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
+    if kinds[:2] != supported[:2]:
         return Embedding(unsupported=f"the modules {listed}")
     modes, pool_prompt = _pooling(directory / modules[1][1] / "config.json")
     general = read_object_or_empty(directory / GENERAL_CONFIG)
@@ -91,13 +91,14 @@ def read_embedding(
     unsupported = _unsupported_changes(own, tokenizer, cased)
     if modes not in (["mean"], ["cls"]):
         unsupported.append(f"pooling by {' and '.join(modes)}")
-    if unsupported:
-        return Embedding(unsupported=" and ".join(unsupported))
-    pooling: Pooling = "mean" if modes == ["mean"] else "cls"
+    if kinds not in (supported, supported[:2]):
+        unsupported.append(f"the modules {listed}")
+    pooling: Pooling = "cls" if modes == ["cls"] else "mean"
     prompts = _prompts(general, directory / GENERAL_CONFIG)
     return Embedding(
         pooling,
         normalize=kinds == supported,
+        unsupported=" and ".join(unsupported),
         max_tokens=_max_tokens(own, tokenizer, positions, directory),
         prompt_names=tuple(prompts),
         prompt_texts=tuple(prompts.values()),

@@ -17,6 +17,7 @@ from bert_jax.cli.main import main
 from bert_jax.config.embedding import Embedding
 from bert_jax.formats.embedding import read_embedding
 from bert_jax.formats.huggingface import read_huggingface
+from bert_jax.tasks.pairs.prompts import chosen_embedding
 
 TEXTS = ["the cat", "a mat", "cat the mat"]
 
@@ -242,7 +243,7 @@ def test_without_such_files_the_mean_is_not_normalized(tmp_path):
     assert not (tmp_path / "out" / "modules.json").exists()
 
 
-def test_embed_takes_no_default_that_it_cannot_compute(source, tmp_path):
+def test_embed_takes_no_default_that_it_cannot_compute(source, tmp_path, capsys):
     write(source, kinds=("Dense",))
     write_imported(read_huggingface(source), epath.Path(tmp_path / "a"))
     for path in (source, tmp_path / "a"):
@@ -253,8 +254,27 @@ def test_embed_takes_no_default_that_it_cannot_compute(source, tmp_path):
         assert bert.embed(TEXTS, pooling="cls", normalize=True).shape == (3, 32)
     export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
     assert not (tmp_path / "out" / "modules.json").exists()
+    assert "out: the model's files require the modules" in capsys.readouterr().err
     card = (tmp_path / "out" / "README.md").read_text()
     assert "Dense in '2_Dense', which bert_jax neither computes nor exports" in card
+
+
+def test_another_vector_keeps_prompts_and_length_of_the_files(tmp_path):
+    """Where the pooling of the files is not computed."""
+    general = {"prompts": {"query": "q: "}, "similarity_fn_name": "dot"}
+    pooling = {"pooling_mode": "max", "include_prompt": False}
+    own = {"max_seq_length": 8}
+    write(tmp_path, kinds=(), pooling=pooling, general=general, own=own)
+    found = read_embedding(epath.Path(tmp_path), cased=False, positions=512)
+    expected = Embedding(
+        "cls",
+        max_tokens=8,
+        prompt_names=("query",),
+        prompt_texts=("q: ",),
+        pool_prompt=False,
+        similarity="dot",
+    )
+    assert chosen_embedding(found, "cls") == expected
 
 
 LONG = ["the cat mat the cat mat the cat mat", "the mat", "cat " * 60]

@@ -33,6 +33,7 @@ from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, atomic_write, write_json
 from bert_jax.storage.manifest import describe_files, files_below
+from bert_jax.terminal.messages import warn
 
 _TABLES = {
     "vocab_size": "word_embeddings",
@@ -81,8 +82,12 @@ def export_huggingface(
             config["architectures"] = [f"{class_name}ForPreTraining"]
         write_json(config, directory / CONFIG)
         differences = write_tokenizer(model, directory)
-        if model.embedding is not None and not model.embedding.unsupported:
-            write_embedding(model.embedding, directory, model.config)
+        embedding = model.embedding
+        if embedding is not None and embedding.unsupported:
+            lost = f"the model's files require {embedding.unsupported}"
+            warn(f"{output}: {lost}, which is left out: `embed` takes the mean there.")
+        elif embedding is not None:
+            write_embedding(embedding, directory, model.config)
         class_name = config["architectures"][0]
         card = model_card(model, class_name, max_tokens(model), origin)
         (directory / CARD).write_text(card)

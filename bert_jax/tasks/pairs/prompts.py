@@ -35,9 +35,9 @@ def chosen_embedding(
             f"The model's files require {own.unsupported}, which is not computed; "
             "choose another vector by --data.sentence-pairs.pooling, or another model."
         )
-    if own.unsupported:
-        own = Embedding()
-    return dataclasses.replace(own, pooling=pooling) if pooling else own
+    if pooling:
+        return dataclasses.replace(own, pooling=pooling, unsupported="")
+    return own
 
 
 def checked_prompt(
