@@ -16,7 +16,11 @@ from bert_jax.formats.embedding import (
 )
 from bert_jax.formats.families import FamilyFormat, family_of
 from bert_jax.formats.folding import Fold
-from bert_jax.formats.huggingface_config import keys_left_over, read_bert_config
+from bert_jax.formats.huggingface_config import (
+    TIED_HEADS,
+    keys_left_over,
+    read_bert_config,
+)
 from bert_jax.formats.imported import (
     RECEIPT,
     ROWS_OF_TOKENS,
@@ -57,8 +61,6 @@ _PADDING_MULTIPLES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _SPARE_ROWS = 64
 """Rows that a table may have beyond the tokens of a tokenizer.json; those of the
 multilingual MiniLM have 35."""
-_TIED_HEADS = ("pretraining", "masked_lm")
-"""Heads whose output layer is the table of token embeddings."""
 
 
 def is_huggingface(path: epath.Path) -> bool:
@@ -92,7 +94,7 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     files, tensors, prefix = open_tensors(path, family, architecture)
     path = directory
     config = _read_config(path, values, tensors, family)
-    copies = pop_tied_copies(path, tensors) if config.head in _TIED_HEADS else []
+    copies = pop_tied_copies(path, tensors) if config.head in TIED_HEADS else []
     tokenizer = read_sentencepiece(path) or from_huggingface(path)
     config, fold = _fold(path, config, family, values, tensors, tokenizer)
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
@@ -196,7 +198,7 @@ def _read_config(
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     config = read_bert_config(path / CONFIG, values, shapes)
     untied = values.get("tie_word_embeddings") is False
-    if untied and config.head in _TIED_HEADS and not TIED.keys() <= tensors.keys():
+    if untied and config.head in TIED_HEADS and not TIED.keys() <= tensors.keys():
         names = (family.rename_from_bert(name, config.head) for name in TIED)
         raise ValueError(
             f"{path / CONFIG} says tie_word_embeddings=False, but {path} lacks "

@@ -9,6 +9,7 @@ from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.formats.families import HEAD_OF_CLASS, FamilyFormat, family_of
 from bert_jax.storage.files import JsonObject
+from bert_jax.terminal.messages import warn
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -60,6 +61,8 @@ KNOWN_KEYS = {
 }
 """The keys that an import reads."""
 _LAYERS = "num_hidden_layers"
+TIED_HEADS = ("pretraining", "masked_lm")
+"""Heads whose output layer is the table of token embeddings; all begin with `cls.`."""
 _MAX_LABELS = 1 << 23
 _DEFAULT_NAMES = {"0": "LABEL_0", "1": "LABEL_1"}
 _LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
@@ -192,6 +195,10 @@ def _head(
             f"{', '.join(heads)}."
         )
     head = heads[names[0]]
+    if head in TIED_HEADS and not any(name.startswith("cls.") for name in shapes):
+        # Sentence models keep the name of the class that they were trained from.
+        warn(f"There is no tensor of the head of {names[0]}: this is an encoder alone.")
+        return "encoder"
     others = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}
     # The files of the first released models name BertForMaskedLM and hold both heads.
     return "pretraining" if head == "masked_lm" and others <= shapes.keys() else head
