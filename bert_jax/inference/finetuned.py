@@ -19,6 +19,7 @@ from bert_jax.inference.thresholds import most_probable
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.rows import TableRow
+from bert_jax.tasks.answers.spans import require_null_answers
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tokenization import Tokenizer
@@ -91,7 +92,8 @@ class FinetunedPredictor:
             batch_size: windows of the text that are computed at once.
 
         Raises:
-            ValueError: the model was not fine-tuned on questions.
+            ValueError: the model was not fine-tuned on questions, or `null_threshold`
+                is given and it was on answerable ones alone.
         """
         several, names = isinstance(question, list | tuple), ("question", "context")
         if several and isinstance(context, str):
@@ -100,6 +102,7 @@ class FinetunedPredictor:
         rows: list[JsonObject] = [dict(zip(names, pair, strict=True)) for pair in pairs]
         data = self.data
         if null_threshold is not None:
+            require_null_answers(self.config, f"null_threshold={null_threshold}")
             data = dataclasses.replace(data, null_threshold=null_threshold)
         kind, method = "question-answering", "answer"
         answers = self._predict(rows, kind, method, batch_size, data)

@@ -24,6 +24,7 @@ from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.lines import STDIN, chunks, display_name, suffix_of
 from bert_jax.tables.read import is_table, source_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
+from bert_jax.tasks.answers.spans import require_null_answers
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Example, Prediction
 from bert_jax.tasks.texts.examples import TextExample, require_same_number
@@ -77,6 +78,9 @@ class RowPredictor:
         data = with_embedding(request.data, self.model)
         name = task_name_of(self.model.config, data)
         self.task = finetuning_task(name, data, self.model.config)
+        if self.model.imported and data.null_threshold:
+            given = f"data.null_threshold={data.null_threshold:g}"
+            require_null_answers(self.model.config, given)
         if request.threshold is not None:
             require_threshold(self.model.config, request.threshold)
         require_top_k(self.model.config, request.top_k)

@@ -180,6 +180,20 @@ def test_parameters_that_were_cast_are_saved_in_float32(tmp_path):
         jax.tree.map(np.testing.assert_array_equal, params, cast.params)
 
 
+def test_no_answer_of_an_imported_model_is_by_its_labels(tmp_path, refused):
+    files = stored("BertForQuestionAnswering")
+    path = files.write(tmp_path / "model")
+    with pytest.raises(ValueError, match='null_threshold=1.*needs "id2label": {"0"'):
+        bert_jax.load(path).answer("cat", "the cat", null_threshold=1.0)
+    (tmp_path / "a.jsonl").write_text('{"question": "cat", "context": "the cat"}\n')
+    asked = ("predict", "--model", path, "--input", tmp_path / "a.jsonl")
+    error = refused(*asked, "--data.null-threshold=-1")
+    assert "data.null_threshold=-1, and the model was trained" in error
+    files.config["id2label"] = {"0": "answerable", "1": "unanswerable"}
+    answer = bert_jax.load(files.write(path)).answer
+    assert answer("cat", "the cat", null_threshold=-1e3)["answer"] == ""
+
+
 def test_embedding_nothing(bert):
     assert bert.embed([]).shape == (0, 16)
 

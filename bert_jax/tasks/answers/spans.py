@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.checks import require
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.storage.files import JsonObject
@@ -129,6 +130,16 @@ def _prediction(
         entry["probability"] = float(probability)
     prediction = {"id": example_id, "null_odds": null_odds, "nbest": entries}
     return apply_null_threshold(prediction, config.null_threshold)
+
+
+def require_null_answers(model: BertConfig, what: str) -> None:
+    """Raise ValueError unless a model may answer nothing, which `what` needs."""
+    require(
+        model.labels == ANSWERABLE_LABELS,
+        f"{what}, and the model was trained on answerable questions alone; leave it "
+        "out, or train on others too. A model of another library that was needs "
+        '"id2label": {"0": "answerable", "1": "unanswerable"} in its config.json.',
+    )
 
 
 def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction:

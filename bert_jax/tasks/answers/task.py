@@ -25,7 +25,7 @@ from bert_jax.tasks.answers import report
 from bert_jax.tasks.answers.files import question_from_row, read, write
 from bert_jax.tasks.answers.offsets import not_learned
 from bert_jax.tasks.answers.rows import SquadExample, tokenize
-from bert_jax.tasks.answers.spans import predict
+from bert_jax.tasks.answers.spans import predict, require_null_answers
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.head_scores import PADDING_SCORE
 from bert_jax.tasks.predictions import (
@@ -82,13 +82,10 @@ class QuestionAnsweringTask(FinetuningTask):
     def check(self, examples: Sequence[SquadExample]) -> None:
         """Raise ValueError for an unanswerable question, if the model never saw one."""
         for example in examples:
-            if example.impossible and self.model.labels != ANSWERABLE_LABELS:
+            if example.impossible:
                 path = self.data.validation or self.data.path or self.data.train
-                raise ValueError(
-                    f"{path}: question {example.id!r} is unanswerable, and the model "
-                    "was trained on answerable questions alone; leave such questions "
-                    "out, or train on some."
-                )
+                what = f"{path}: question {example.id!r} is unanswerable"
+                require_null_answers(self.model, what)
 
     def tokenize(
         self, examples: Sequence[SquadExample], tokenizer: Tokenizer
