@@ -2,7 +2,8 @@
 
 The files specify the cleaning of texts in `tokenizer_config.json`, in `tokenizer.json`,
 or in both. A setting that our Tokenizer does not support is an error: a model whose
-inputs have other ids than in training fails silently.
+inputs have other ids than in training fails silently. Where texts are cut off, which
+concerns only long ones, is a warning.
 """
 
 import itertools
@@ -14,6 +15,7 @@ from tokenizers import AddedToken, decoders
 from tokenizers import Tokenizer as HuggingFaceTokenizer
 from tokenizers.processors import TemplateProcessing
 
+from bert_jax.config.checks import quoted
 from bert_jax.formats.added_tokens import read_added_tokens
 from bert_jax.formats.model_files import read_file, read_object_or_empty
 from bert_jax.formats.tokenizer_json import (
@@ -25,6 +27,7 @@ from bert_jax.formats.tokenizer_json import (
     write_files,
 )
 from bert_jax.storage.files import JsonObject, located
+from bert_jax.terminal.messages import warn
 from bert_jax.tokenization import (
     ADDED,
     SEGMENTS,
@@ -79,6 +82,7 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
             "tokenizer.json of them: AutoTokenizer.from_pretrained(SOURCE)"
             ".save_pretrained(COPY), where COPY is a directory with the other files."
         )
+    _warn_of_truncation(content, config, directory)
     if content and not is_wordpiece(content, (config, roles)):
         return read_tokenizer_json(directory, content, (config, roles))
     _check_config(config, config_path)
@@ -103,6 +107,19 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
         with located(place):
             tokenizer = Tokenizer(settings | {ADDED: added}, vocabulary)
     return tokenizer
+
+
+def _warn_of_truncation(
+    content: JsonObject, config: JsonObject, directory: epath.Path
+) -> None:
+    """Warn if files say to cut long texts at their beginning."""
+    cut = content.get("truncation")
+    side = cut.get("direction") if isinstance(cut, dict) else None
+    if (side := config.get("truncation_side") or side) not in (None, "right", "Right"):
+        warn(
+            f"{directory}: truncation_side={quoted(side)}, but bert_jax cuts a long "
+            "text at its end; shorten such texts before."
+        )
 
 
 def library_tokenizer(content: JsonObject, path: epath.Path) -> HuggingFaceTokenizer:

@@ -160,6 +160,19 @@ def test_nothing_to_read(tmp_path):
         from_huggingface(epath.Path(tmp_path))
 
 
+def test_texts_that_the_files_cut_at_their_beginning(exported, capsys):
+    cut = {"max_length": 8, "strategy": "LongestFirst", "stride": 0}
+    for name, values in (
+        ("tokenizer.json", {"truncation": cut | {"direction": "Left"}}),
+        ("tokenizer_config.json", {"truncation_side": "left"}),
+    ):
+        content = json.loads((exported / name).read_text())
+        (exported / name).write_text(json.dumps(content | values))
+        from_huggingface(exported)
+        assert "truncation_side=" in capsys.readouterr().err
+        (exported / name).write_text(json.dumps(content))
+
+
 def test_casing_that_stands_nowhere(exported):
     (exported / "tokenizer.json").unlink()
     change(exported / "tokenizer_config.json", "do_lower_case", to=None)
