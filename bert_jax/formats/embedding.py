@@ -17,11 +17,15 @@ from bert_jax.storage.manifest import escapes, is_confined
 
 MODULES, POOLING_CONFIG = "modules.json", "1_Pooling/config.json"
 GENERAL_CONFIG = "config_sentence_transformers.json"
-TRANSFORMER_CONFIG = "sentence_bert_config.json"
+TRANSFORMER_CONFIGS = tuple(
+    f"sentence_{name}_config.json"
+    for name in "bert roberta distilbert camembert albert xlm-roberta xlnet".split()
+)
+"""Names of one file, of which sentence-transformers reads the first that is there."""
 TOKENIZER_CONFIG = "tokenizer_config.json"
 _NO_LIMIT = 10**6
 """Tokens; transformers writes 1e30 for a tokenizer without a limit."""
-EMBEDDING_FILES = (MODULES, POOLING_CONFIG, GENERAL_CONFIG, TRANSFORMER_CONFIG)
+EMBEDDING_FILES = (MODULES, POOLING_CONFIG, GENERAL_CONFIG, *TRANSFORMER_CONFIGS)
 _MODULES = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
 """The supported modules, of which the last is optional, and their directories."""
 _MODE_OF_FLAG = {
@@ -53,11 +57,17 @@ def embedding_files(root: epath.Path) -> list[str]:
     """Return the files of sentence-transformers that a model's directory holds."""
     if not (root / MODULES).exists():
         return []
+    modules = _read_modules(root / MODULES)
     names = [GENERAL_CONFIG]
-    configs = (TRANSFORMER_CONFIG, "config.json")
-    for (_, path), name in zip(_read_modules(root / MODULES), configs, strict=False):
-        names.append(os.path.join(path, name))
+    names += [os.path.join(p, _own_config(root / p).name) for _, p in modules[:1]]
+    names += [os.path.join(path, "config.json") for _, path in modules[1:2]]
     return [MODULES, *(name for name in names if (root / name).exists())]
+
+
+def _own_config(directory: epath.Path) -> epath.Path:
+    """Return the file of sentence-transformers beside a model, which may be absent."""
+    paths = [directory / name for name in TRANSFORMER_CONFIGS]
+    return next((path for path in paths if path.exists()), paths[0])
 
 
 def read_embedding(
@@ -86,7 +96,7 @@ def read_embedding(
     modes, pool_prompt = _pooling(directory / modules[1][1] / "config.json")
     general = read_object_or_empty(directory / GENERAL_CONFIG)
     folder = directory / modules[0][1]
-    own = read_object_or_empty(folder / TRANSFORMER_CONFIG)
+    own = read_object_or_empty(_own_config(folder))
     tokenizer = read_object_or_empty(folder / TOKENIZER_CONFIG)
     unsupported = _unsupported_changes(own, tokenizer, cased)
     if modes not in (["mean"], ["cls"]):
@@ -160,7 +170,7 @@ def _max_tokens(
     if type(limit) not in (int, float) or not limit > 2:
         raise ValueError(
             f"{path}: max_seq_length={limit!r:.80} must be a number of tokens greater "
-            f"than 2; correct {TRANSFORMER_CONFIG}, or model_max_length in "
+            f"than 2; correct {TRANSFORMER_CONFIGS[0]}, or model_max_length in "
             "tokenizer_config.json."
         )
     return int(min(limit, positions))
@@ -169,11 +179,11 @@ def _max_tokens(
 def stated_length(root: epath.Path) -> int:
     """Return the length to which a model's files say to cut texts; 0: they do not."""
     directory = model_directory(root)
-    for name, key in (
-        (TRANSFORMER_CONFIG, "max_seq_length"),
-        (TOKENIZER_CONFIG, "model_max_length"),
+    for path, key in (
+        (_own_config(directory), "max_seq_length"),
+        (directory / TOKENIZER_CONFIG, "model_max_length"),
     ):
-        limit = read_object_or_empty(directory / name).get(key)
+        limit = read_object_or_empty(path).get(key)
         if isinstance(limit, int | float) and 2 < limit < _NO_LIMIT:
             return int(limit)
     return 0
@@ -201,7 +211,7 @@ def write_embedding(
     write_json(own | modes, directory / POOLING_CONFIG)
     max_tokens = embedding.max_tokens or config.max_position_embeddings
     limits = {"max_seq_length": max_tokens, "do_lower_case": False}
-    write_json(limits, directory / TRANSFORMER_CONFIG)
+    write_json(limits, directory / TRANSFORMER_CONFIGS[0])
     general: JsonObject = {"similarity_fn_name": embedding.similarity}
     if embedding.prompt_names:
         default = embedding.default_prompt or None

@@ -95,6 +95,7 @@ def test_the_length_of_a_run(task, given, own, expected, said, capsys):
             256,
         ),
         ({"sentence_bert_config.json": '{"max_seq_length": null}'}, 0),
+        ({"sentence_xlm-roberta_config.json": '{"max_seq_length": 256}'}, 256),
     ],
 )
 def test_the_length_that_files_state(files, expected, tmp_path):
