@@ -112,7 +112,9 @@ def _example(
     if config.attention == "causal":  # the last token is [SEP]
         text, place = '["The cat sat on"]', "-2"
     else:
-        text, place = f'["The {mask} sat."]', f'rows[0].tokens.index("{mask}")'
+        text = f'["The {mask} sat."]'
+        # The token of a mask that takes the space before it is " <mask>".
+        place = f'rows[0].ids.index(tokenizer.token_to_id("{mask}"))'
     best = f"{scores}[0, {place}].argmax()"
     return text, f"print(tokenizer.id_to_token(int({best})))"
 

@@ -242,6 +242,14 @@ def test_the_readme_runs(tmp_path, capsys, monkeypatch, head):
     assert re.fullmatch(expected.get(head, r"\S+"), printed)
 
 
+def test_the_readme_runs_where_a_mask_takes_the_space_before_it(
+    tmp_path, capsys, monkeypatch
+):
+    output = export(write_model("RobertaForMaskedLM", tmp_path / "a"), tmp_path / "out")
+    monkeypatch.chdir(output)
+    assert run_readme(output, capsys, "")
+
+
 def test_the_readme_predicts_what_the_model_predicts(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     classifier = imported("BertForSequenceClassification", tmp_path, pooling="mean")
