@@ -17,7 +17,7 @@ from family_files import (
     write_model,
 )
 
-from bert_jax.apps.convert.export import export_huggingface
+from bert_jax.apps.convert.export import export_huggingface, huggingface_config
 from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.huggingface import read_huggingface
@@ -186,6 +186,19 @@ def test_a_run_on_pairs_is_exported_as_a_masked_language_model(tmp_path):
     assert content == (tmp_path / "saved" / "model.safetensors").read_bytes()
     receipt = json.loads((tmp_path / "out" / "conversion.json").read_text())
     assert receipt["left_out"] == ["next_sentence", "pooler"]
+    assert huggingface_config(config, 1, {})["architectures"] == []  # as for ONNX
+
+
+def test_an_activation_that_the_class_of_a_head_lacks_is_not_exported(tmp_path):
+    """RoBERTa's masked-LM head computes by gelu, whatever the file says."""
+    imported = read(write_model("RobertaForMaskedLM", tmp_path / "saved"))
+    config = dataclasses.replace(imported.config, hidden_act="relu")
+    changed = dataclasses.replace(imported, config=config)
+    write_imported(changed, epath.Path(tmp_path / "a"))
+    with pytest.raises(
+        ValueError, match="hidden_act=relu has no counterpart in .*gelu"
+    ):
+        export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
 
 
 @pytest.mark.parametrize(

@@ -169,10 +169,11 @@ def _require_expressible(config: BertConfig) -> None:
             "attention='causal' has no counterpart in transformers, whose BERT heads "
             f"attend to both sides; {remedy}"
         )
-    for name, value in FAMILIES[config.family].fixed.items():
-        if getattr(config, name) != value:
+    family = FAMILIES[config.family]
+    for name, value in (family.fixed | family.only.get(config.head, {})).items():
+        if (ours := getattr(config, name, value)) != value:
             raise ValueError(
-                f"{name}={getattr(config, name)} has no counterpart in transformers' "
+                f"{name}={ours} has no counterpart in transformers' "
                 f"classes of {config.family}, which have {value}; {remedy}"
             )
     if config.pooling != "cls" and config.head in POOLED_HEADS:
@@ -218,7 +219,7 @@ def huggingface_config(
         del fields[name]
     fields |= {key: fields[other] for key, other in family.required.items()}
     values: JsonObject = {
-        "architectures": [family.class_of(config.head)],
+        "architectures": [name] if (name := family.class_of(config.head)) else [],
         "model_type": config.family,
         **{family.config_keys.get(name, name): v for name, v in fields.items()},
         "pad_token_id": pad_id,
