@@ -158,7 +158,8 @@ class FamilyFormat:
         return padding + 1
 
 
-BERT = FamilyFormat("bert", "Bert", "bert")
+# Old files of token, question and masked-LM classes hold a pooler.
+BERT = FamilyFormat("bert", "Bert", "bert", left_over=r"bert\.pooler\..*")
 
 _ROBERTA_HEADS = (
     ("lm_head.dense.", "cls.predictions.transform.dense."),

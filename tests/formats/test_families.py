@@ -16,6 +16,7 @@ from family_files import (
     stored_model,
     write_model,
 )
+from huggingface_files import stored
 
 from bert_jax.apps.convert.export import export_huggingface, huggingface_config
 from bert_jax.apps.convert.receipts import write_imported
@@ -150,6 +151,24 @@ def test_a_classifier_beside_a_pooler_is_imported(family, tmp_path):
         export_huggingface(str(source), epath.Path(tmp_path / output))
         content = (tmp_path / output / "model.safetensors").read_bytes()
         assert content == path.read_bytes()
+
+
+@pytest.mark.parametrize("head", ["TokenClassification", "MaskedLM"])
+def test_a_pooler_of_bert_beside_a_head_without_one_is_put_aside(head, tmp_path):
+    """Old versions of transformers saved it, for example in published taggers."""
+    pooler = {
+        name: values
+        for name, values in stored("BertForPreTraining").tensors.items()
+        if "pooler" in name
+    }
+    files = stored(f"BertFor{head}")
+    files.tensors |= pooler
+    imported = read(files.write(tmp_path / "a"))
+    assert set(imported.left_over) == set(pooler) == set(imported.unused)
+    assert "pooler" not in imported.params
+    export_huggingface(str(tmp_path / "a"), epath.Path(tmp_path / "out"))
+    again = safetensors.numpy.load_file(tmp_path / "out" / "model.safetensors")
+    assert again.keys() == files.tensors.keys()
 
 
 def test_a_fine_tuned_model_without_the_rows_put_aside_can_be_exported(tmp_path):
