@@ -1,6 +1,7 @@
 """Convert Hugging Face's `config.json` to a BertConfig."""
 
 import re
+import warnings
 
 from etils import epath
 
@@ -9,7 +10,6 @@ from bert_jax.config.checks import field_types, quoted, require_type
 from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.formats.families import HEAD_OF_CLASS, FamilyFormat, family_of
 from bert_jax.storage.files import JsonObject
-from bert_jax.terminal.messages import warn
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -197,7 +197,10 @@ def _head(
     head = heads[names[0]]
     if head in TIED_HEADS and not any(name.startswith("cls.") for name in shapes):
         # Sentence models keep the name of the class that they were trained from.
-        warn(f"There is no tensor of the head of {names[0]}: this is an encoder alone.")
+        line = (
+            f"There is no tensor of the head of {names[0]}: this is an encoder alone."
+        )
+        warnings.warn(line, stacklevel=2)
         return "encoder"
     others = {"bert.pooler.dense.weight", "cls.seq_relationship.weight"}
     # The files of the first released models name BertForMaskedLM and hold both heads.

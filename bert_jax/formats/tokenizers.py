@@ -8,6 +8,7 @@ concerns only long ones, is a warning.
 
 import itertools
 import json
+import warnings
 from typing import Any
 
 from etils import epath
@@ -27,7 +28,6 @@ from bert_jax.formats.tokenizer_json import (
     write_files,
 )
 from bert_jax.storage.files import JsonObject, located
-from bert_jax.terminal.messages import warn
 from bert_jax.tokenization import (
     ADDED,
     SEGMENTS,
@@ -116,9 +116,10 @@ def _warn_of_truncation(
     cut = content.get("truncation")
     side = cut.get("direction") if isinstance(cut, dict) else None
     if (side := config.get("truncation_side") or side) not in (None, "right", "Right"):
-        warn(
+        warnings.warn(
             f"{directory}: truncation_side={quoted(side)}, but bert_jax cuts a long "
-            "text at its end; shorten such texts before."
+            "text at its end; shorten such texts before.",
+            stacklevel=2,
         )
 
 
