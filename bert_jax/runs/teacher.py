@@ -1,8 +1,11 @@
 """The model that `teacher` names: what a run learns from besides its data."""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TypeVar
 
+from bert_jax.checkpoints.restore import OPTIMIZER
+from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
 from bert_jax.config.checks import require
 from bert_jax.config.serialization import to_dict
@@ -12,6 +15,7 @@ from bert_jax.data.records import Dataset
 from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.init_from import pinned
+from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.distillation import Teacher, layer_pairs, relation_heads
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
@@ -30,14 +34,33 @@ def with_pinned_teacher(config: ConfigT, before: str | None) -> ConfigT:
     return dataclasses.replace(config, teacher=teacher)
 
 
-def fingerprint(model: Model) -> str:
-    """Return the hexadecimal sha256 of a model's configuration and files."""
-    files = sorted(str(file["sha256"]) for file in model.sources)
+def fingerprint(model: Model, before: str = "") -> str:
+    """Return the hexadecimal sha256 of a model's configuration and files.
+
+    An optimizer's state, which may be removed, is not of the model.
+
+    Args:
+        before: what a run has recorded, which is kept if it is of the same model and
+            its optimizer's state, as older versions recorded it.
+    """
+    files = [f for f in model.sources if not str(f["path"]).startswith(f"{OPTIMIZER}/")]
+    kept = _hash(model, model.sources)
+    return kept if kept == before else _hash(model, files)
+
+
+def _hash(model: Model, sources: Sequence[JsonObject]) -> str:
+    files = sorted(str(file["sha256"]) for file in sources)
     values = to_dict(model.config)
     if model.config.target_deviation == 1.0 and not model.config.target_mean:
         # Fields that runs which began before do not have in their fingerprint.
         del values["target_mean"], values["target_deviation"]
     return content_key(values, files)
+
+
+def _recorded_fingerprint(resume: Resume | None) -> str:
+    """Return the hash of the teacher that a run has recorded; "": none."""
+    values = resume.config.get("distillation") if resume else None
+    return str(values.get("fingerprint", "")) if isinstance(values, dict) else ""
 
 
 def _open(
@@ -51,7 +74,7 @@ def _open(
     """
     before = None if resume is None else str(resume.config.get("teacher"))
     config = with_pinned_teacher(config, before)
-    name = config.teacher
+    name, distillation = config.teacher, config.distillation
     model = load_pretrained(name, config.allow_extra)
     require(
         model.tokenizer.fingerprint == tokenizer.fingerprint,
@@ -65,7 +88,14 @@ def _open(
         "tokens; make rows that fit.",
     )
     check_widths(config.mesh, model.config, "the teacher's ")
-    distillation, actual = config.distillation, fingerprint(model)
+    recorded = _recorded_fingerprint(resume)
+    actual = fingerprint(model, distillation.fingerprint or recorded)
+    checkpoints = model.directory.parent
+    require(
+        recorded in ("", actual) or name != before or checkpoints.name != CHECKPOINTS,
+        f"teacher={name} was another checkpoint than {model.directory} when the run "
+        f"began; name that one, as --teacher {checkpoints}/STEP.",
+    )
     require(
         distillation.fingerprint in ("", actual),
         f"distillation.fingerprint={distillation.fingerprint} but teacher={name} has "

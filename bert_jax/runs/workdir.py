@@ -76,6 +76,8 @@ def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject
         if name not in FREE_TO_CHANGE or name in SCORE_FIELDS
         # A run of an older version has not recorded this one.
         if (name, old) != ("data.validation_fingerprint", "")
+        # A checkpoint of the same workdir, whose fingerprint is compared.
+        if not (name == "teacher" and old and str(new).startswith(f"{old}/"))
     ]
 
 

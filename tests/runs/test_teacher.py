@@ -20,6 +20,7 @@ from small_world import SUBJECTS
 
 from bert_jax.apps.convert.shrink import keep_layers
 from bert_jax.apps.dry_run.pretraining import dry_run
+from bert_jax.checkpoints.optimizer_state import drop_optimizer_state
 from bert_jax.config import (
     DistillationConfig,
     FinetuneConfig,
@@ -27,12 +28,17 @@ from bert_jax.config import (
     PretrainConfig,
     PretrainDistillationConfig,
 )
+from bert_jax.config.serialization import to_dict
+from bert_jax.data.example_cache import content_key
 from bert_jax.data.records import Dataset
 from bert_jax.pretrained import Model, load_pretrained, write_checkpoint
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.runs.teacher import pretraining_teacher
+from bert_jax.runs.workdir import changes
+from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tokenization import Tokenizer
+from bert_jax.training.resume import Resume
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +113,41 @@ def test_another_teacher_is_refused(run, config, teacher_checkpoint, tmp_path):
     with pytest.raises(ValueError, match="another run: teacher was .*moved'") as error:
         pretrain(dataclasses.replace(config, teacher=str(moved)), run)
     assert "fingerprint" not in str(error.value)
+
+
+def test_a_teacher_is_the_same_without_its_optimizer(
+    pretrained, config, dataset, tmp_path
+):
+    """Its newest checkpoint may be another one later; the earlier one can be named."""
+    workdir = tmp_path / "teacher"
+    shutil.copytree(pretrained, workdir)
+    new = dataclasses.replace(
+        config, teacher=str(workdir), distillation=PretrainDistillationConfig()
+    )
+    _, recorded = pretraining_teacher(new, dataset, None)
+    resume = Resume(10, to_dict(recorded), [], [])
+    # Older versions recorded a hash of all files.
+    model = load_pretrained(str(workdir))
+    values = to_dict(model.config)
+    del values["target_mean"], values["target_deviation"]
+    old = content_key(values, sorted(file["sha256"] for file in model.sources))
+    before = dataclasses.replace(recorded.distillation, fingerprint=old)
+    older = Resume(
+        10, to_dict(dataclasses.replace(recorded, distillation=before)), [], []
+    )
+    assert pretraining_teacher(new, dataset, older)[1].distillation == before
+    assert drop_optimizer_state(epath.Path(workdir / "checkpoints" / "10"))
+    assert pretraining_teacher(new, dataset, resume)[1] == recorded
+    # The teacher goes on.
+    older_step, newest = workdir / "checkpoints" / "10", workdir / "checkpoints" / "12"
+    shutil.copytree(workdir / "checkpoints" / "8", newest)
+    path = epath.Path(newest)
+    write_manifest(read_manifest(path) | {"step": 12}, path)
+    with pytest.raises(ValueError, match=r"name that one, as --teacher .*/STEP"):
+        pretraining_teacher(new, dataset, resume)
+    new = dataclasses.replace(new, teacher=str(older_step))
+    _, completed = pretraining_teacher(new, dataset, resume)
+    assert changes(completed, resume, "run") == []
 
 
 @pytest.mark.slow
