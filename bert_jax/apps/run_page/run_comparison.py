@@ -1,5 +1,6 @@
 """One self-contained web page of several runs: curves, scores, what differs."""
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,9 +163,14 @@ def comparability_notes(runs: Sequence[RunRecord]) -> Iterator[str]:
 def validation_data(run: RunRecord) -> tuple[object, ...]:
     """Return what tells on which examples, and masks, a run was scored."""
     if not isinstance(run.config, FinetuneConfig):
-        masks = run.config.masking
+        masks, data = run.config.masking, run.config.data
+        needed = dataclasses.replace(masks, final_rate=None, max_predictions=None)
+        length = data.sequence_length
+        most = min(masks.num_slots(length), needed.num_slots(length))
         shares = masks.rate, masks.mask_share, masks.random_share, masks.unit
-        return run.config.data.fingerprint, *shares
+        spans = masks.span_probability, masks.max_span
+        rows = data.fingerprint, run.config.eval_rows
+        return *rows, most, *shares, *(spans if masks.unit == "span" else ())
     data = run.config.data
     if data.validation:
         return (data.validation_fingerprint or data.validation,)
@@ -204,7 +210,7 @@ def score_rows(runs: Sequence[RunRecord]) -> list[JsonObject]:
     """
     same_data = len({validation_data(run) for run in runs}) == 1
     unranked = {"bytes_per_token"}
-    if len({kind_of_run(run.config) for run in runs}) > 1:
+    if len({(kind_of_run(c), c.distillation) for c in (r.config for r in runs)}) > 1:
         unranked.add("loss")
     best = [best_evaluation(run) for run in runs]
     scores = [without_repeats(line.scalars) if line else {} for line in best]

@@ -131,22 +131,27 @@ def progress(run: RunRecord) -> str:
 def lost_patience(run: RunRecord, step: int) -> str:
     """Return why `patience` ends the run at `step`, its last; "": it does not."""
     best = BestScore()
-    first = Resume(step, {}, run.history, []).incomparable_until + 1
-    for line in run.lines:
-        if line.split == VALIDATION and line.step >= first:
-            best.add(line.step, _selection_score(run, line))
+    for line in _comparable_lines(run):
+        best.add(line.step, _selection_score(run, line))
     is_lost = 0 < run.config.patience <= best.num_without_gain
     return best.why_stopped() if is_lost else ""
+
+
+def _comparable_lines(run: RunRecord) -> list[MetricsLine]:
+    """Return the lines of validation scores since what they are of was changed."""
+    last = Resume(run.step, {}, run.history, []).incomparable_until
+    return [n for n in run.lines if n.split == VALIDATION and n.step > last]
 
 
 def best_evaluation(run: RunRecord) -> MetricsLine | None:
     """Return the line of the best validation scores after the first step.
 
-    The best is by the loss in pretraining, and by the first score in fine-tuning.
+    The best is by the loss in pretraining, and by the first score in fine-tuning; of
+    equal ones the newest, as of checkpoints.
     """
-    lines = [line for line in run.lines if line.split == VALIDATION and line.step]
+    lines = [line for line in _comparable_lines(run) if line.step]
     known = [line for line in lines if not math.isnan(_selection_score(run, line))]
-    return max(known, key=lambda line: _selection_score(run, line), default=None)
+    return max(known, key=lambda n: (_selection_score(run, n), n.step), default=None)
 
 
 def _selection_score(run: RunRecord, line: MetricsLine) -> float:
@@ -259,11 +264,12 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
 
 def kind_of_run(config: PretrainConfig | FinetuneConfig) -> str:
     """Return what the run learns, in words."""
+    taught = f", taught by {config.teacher}" if config.teacher else ""
     if isinstance(config, FinetuneConfig):
-        return f"fine-tuning, {config.task}"
-    pairs = config.data.pairs
+        return f"fine-tuning, {config.task}{taught}"
+    pairs = config.data.pairs if config.pair_loss else "none"
     learned = f"{config.objective}, pairs {pairs}" if pairs else config.objective
-    return f"pretraining, {learned}"
+    return f"pretraining, {learned}{taught}"
 
 
 def _data(config: PretrainConfig | FinetuneConfig) -> Iterator[tuple[str, str]]:

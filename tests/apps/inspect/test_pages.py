@@ -64,7 +64,13 @@ def test_pages_are_written_by_functions(pretrained, tmp_path):
 
 def test_several_runs_stand_on_one_page(pretrained, tmp_path, refused):
     """Their scores, what differs, and their curves; the best of equal masks alone."""
-    others = {"lucky": {"seed": 7}, "masked": {"masking": {"rate": 0.3}}}
+    change = {"field": "eval_rows", "before": 65_536, "now": 16}
+    others = {
+        "lucky": {"seed": 7},
+        "masked": {"masking": {"rate": 0.3}},
+        "tokens": {"pair_loss": False},
+        "few": {"eval_rows": 16, "history": [{"step": 8, "changed": [change]}]},
+    }
     for name, changes in others.items():
         shutil.copytree(pretrained, tmp_path / name)
         path = tmp_path / name / "config.json"
@@ -97,6 +103,17 @@ def test_several_runs_stand_on_one_page(pretrained, tmp_path, refused):
     data = compared(tmp_path / "lucky", tmp_path / "masked")
     assert not any(row["best"] for row in data["scores"])
     assert "other masks" in data["notes"][0]
+    data = compared(tmp_path / "lucky", tmp_path / "tokens")
+    assert "masked_lm, pairs none" in data["notes"][0]
+    tied = [line | {"loss": 1.0} for line in lines]
+    (tmp_path / "few" / "metrics.jsonl").write_text(
+        "".join(f"{json.dumps(line)}\n" for line in tied[:-1])
+    )
+    log.write_text("".join(f"{json.dumps(line)}\n" for line in tied))
+    data = compared(tmp_path / "lucky", tmp_path / "few")
+    assert "other masks" in data["notes"][0]
+    # Of equal scores the newest, and none of before the scores were of other rows.
+    assert data["scores"][-1]["values"] == [10, None]
     assert "twice" in refused(
         "inspect", str(pretrained), f"{pretrained}/", "--output", page
     )
