@@ -165,7 +165,9 @@ def load_pretrained(path: str | Model, allow_extra: bool = False) -> Model:
     if not imported:
         pairs, trained_length = read_pretraining(directory)
     elif not is_huggingface(directory):
-        pairs = read_config(directory).get("pairs", pairs)
+        values = read_config(directory)
+        pairs, length = values.get("pairs", pairs), values.get("trained_length")
+        trained_length = length if isinstance(length, int) else 0
     return Model(
         config=config,
         params=params,
@@ -270,6 +272,7 @@ def write_checkpoint(
         if not run:  # else its fields say the same
             if isinstance(model, Model):
                 values["pairs"] = model.pairs
+                values["trained_length"] = model.trained_length
             if model.embedding is not None:
                 values["embedding"] = to_dict(model.embedding)
             if model.own_length:
@@ -286,17 +289,17 @@ def write_checkpoint(
 def run_config(model: Model) -> JsonObject:
     """Return the configuration of the run that made a model, as it is now; {}: none.
 
-    It says how texts become rows. Only that of sentence pairs can hold how the model
-    makes vectors.
+    It says how texts become rows, and how the model makes vectors.
     """
     run = model.run
     if "task" in run and model.data is not None:
         run = run | {"data": to_dict(model.data)}
-    if model.embedding is None:
+    if model.embedding is None or not run:
         return run
+    embedding: JsonObject = {"embedding": to_dict(model.embedding)}
     if run.get("task") != "sentence-pairs":
-        return {}
-    return run | {"data": run["data"] | {"embedding": to_dict(model.embedding)}}
+        return run | embedding
+    return run | {"data": run["data"] | embedding}
 
 
 def finetuning_run_config(model: Model) -> JsonObject:

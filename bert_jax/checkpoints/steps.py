@@ -229,7 +229,9 @@ def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> Conf
         ValueError: the file is no configuration, or lacks the key.
     """
     path, values = directory / "config.json", read_config(directory)
-    section = values.get(name) if name else values
+    # Beside a run's fields, a saved model may have how it makes vectors.
+    run = {key: value for key, value in values.items() if key != "embedding"}
+    section = values.get(name) if name else run
     if not isinstance(section, dict):
         raise ValueError(
             f"{path} has {name}={section!r:.80}, which must be an object; restore the "

@@ -124,7 +124,9 @@ def add_positions(model: Model, num_positions: int) -> Model:
     config = dataclasses.replace(model.config, max_position_embeddings=num_positions)
     params = unflatten_dict(params, sep="/")
     # No run had rows of the new length yet.
-    return dataclasses.replace(model, config=config, params=params, own_length=0)
+    data = model.data and dataclasses.replace(model.data, max_length=0)
+    model = dataclasses.replace(model, own_length=0, trained_length=0, data=data)
+    return dataclasses.replace(model, config=config, params=params)
 
 
 def extend(
@@ -158,9 +160,7 @@ def extend(
             "now": larger.config.max_position_embeddings,
         },
     }
-    # With more positions, rows have no length of their own yet.
-    run = finetuning_run_config(model) if positions is None else {}
-    write_checkpoint(larger, receipt, output, run)
+    write_checkpoint(larger, receipt, output, finetuning_run_config(larger))
     return (
         f"{output}: {len(pieces)} words more, {larger.config.vocab_size:,} tokens; "
         f"{larger.config.max_position_embeddings:,} positions. Train it further: the "

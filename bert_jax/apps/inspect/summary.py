@@ -38,8 +38,8 @@ class Module:
     shapes: tuple[tuple[int, ...], ...]
     dtype: str
     origin: str
-    """imported: read from files of another library; trained; or frozen: part of a
-    run that did not update it."""
+    """imported: read from files that name no run; trained; or frozen: part of a run
+    that did not update it."""
     num_parameters: int
 
 

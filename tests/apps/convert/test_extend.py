@@ -1,5 +1,6 @@
 """More words, and more positions."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -50,6 +51,7 @@ def test_a_new_word_begins_as_the_mean_of_its_pieces(source, tmp_path, capsys):
     assert receipt["words"] == {
         word: {"id": 160, "mean_of": bert.tokenizer.tokens(ids)}
     }
+    assert larger.trained_length == bert.trained_length == 32
     # What holds none of the new words is read as before.
     for text in ("The judge writes.", "A door in the tower."):
         np.testing.assert_allclose(larger.embed([text]), bert.embed([text]), atol=1e-6)
@@ -68,6 +70,13 @@ def test_new_positions_repeat_the_old_ones(source, tmp_path):
     with pytest.raises(ValueError, match="the model takes 32"):
         bert.embed([long])
     assert np.isfinite(larger.embed([long])).all()
+
+
+def test_more_positions_keep_how_texts_become_rows(classifier, tmp_path):
+    """Only the length of the rows is no longer known."""
+    extend(str(classifier), epath.Path(tmp_path / "out"), [], positions=50)
+    before, data = bert_jax.load(classifier).data, bert_jax.load(tmp_path / "out").data
+    assert before.max_length and data == dataclasses.replace(before, max_length=0)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +101,6 @@ def test_what_cannot_be_added(words, positions, message, source, tmp_path):
 @pytest.mark.slow
 def test_an_extended_model_is_trained_on(source, tmp_path, corpus, small_config):
     """Text prepared with its tokenizer, from its parameters."""
-    import dataclasses
-
     from bert_jax.config import DataConfig, PrepareConfig
     from bert_jax.data.prepare import prepare
 

@@ -14,6 +14,7 @@ from run_helpers import read_arrays
 import bert_jax
 from bert_jax.apps.convert.shrink import shrink
 from bert_jax.cli.main import main
+from bert_jax.config.embedding import Embedding
 from bert_jax.inference.predictor import Predictor
 from bert_jax.pretrained import load_pretrained, run_config, write_checkpoint
 
@@ -92,7 +93,9 @@ def test_what_was_fine_tuned_keeps_how_its_rows_are_read(
     shutil.rmtree(moved)
     scores, _ = bert_jax.evaluate(bert, str(reviews))
     assert scores == bert_jax.evaluate(classifier, str(reviews))[0]
+    bert.embedding = Embedding(pooling="cls")
     again = bert_jax.load(bert.save(tmp_path / "saved", "checkpoint"))
+    assert again.embedding == bert.embedding and again.model.run["task"]
     assert again.data == bert.data and again.data.text_columns == ("review",)
     model = load_pretrained(str(classifier))
     deeper = dataclasses.replace(
