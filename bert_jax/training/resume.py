@@ -24,6 +24,7 @@ from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import (
     MANIFEST,
     SCORE_KEY_OF_0_1_0,
+    DamagedError,
     read_manifest,
     write_manifest,
 )
@@ -90,8 +91,13 @@ def drop_score(checkpoint: epath.Path, changed: Iterable[JsonObject]) -> None:
     """Remove the score of a checkpoint, with which later ones are not comparable.
 
     If the loss has changed, the losses since its last line of metrics are removed, too.
+    A damaged checkpoint stays as it is.
     """
-    manifest = read_manifest(checkpoint)
+    try:
+        manifest = read_manifest(checkpoint)
+    except DamagedError as error:
+        say(f"{error} It stays as it is, for a repair.")
+        return
     for name in ("selection_score", SCORE_KEY_OF_0_1_0):
         manifest.pop(name, None)
     if fields_among(changed, LOSS_FIELDS):
@@ -120,6 +126,10 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     config = read_json_object(path, remedy) if exists else read_config(checkpoint)
     history = config.pop(HISTORY, [])
     history = history if isinstance(history, list) else []
+    for entry in history:
+        # What was changed at a damaged step holds from this one on.
+        if isinstance(entry, dict) and type(entry.get("step")) is int:
+            entry["step"] = min(entry["step"], step)
     manifest = read_manifest(checkpoint)
     interval, has_optimizer = manifest.get(INTERVAL), has_optimizer_state(manifest)
     return Resume(step, config, history, problems, interval, has_optimizer)

@@ -34,6 +34,7 @@ from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.faults import Watchdog
 from bert_jax.training.lock import LOCK, RunLock, run_lock, this_process
+from bert_jax.training.resume import drop_score, find_resume
 
 
 @pytest.fixture(scope="module")
@@ -460,3 +461,18 @@ def test_the_watchdog_can_be_off():
         watchdog.beat()
         time.sleep(0.1)
     assert not watchdog._thread.is_alive()
+
+
+def test_older_and_newer_damaged_checkpoints(pretrained, tmp_path, capsys):
+    """What was changed at the newer one holds from where the run goes on."""
+    workdir = tmp_path / "run"
+    shutil.copytree(pretrained, workdir)
+    change = {"field": "eval_rows", "before": 8, "now": 0}
+    config = json.loads((workdir / "config.json").read_text())
+    config["history"] += [{"step": 10, "changed": [change]}]
+    (workdir / "config.json").write_text(json.dumps(config))
+    (workdir / "checkpoints" / "10" / "manifest.json").write_text("{")
+    resume = find_resume(epath.Path(workdir))
+    assert resume is not None and resume.step == resume.incomparable_until == 8
+    drop_score(epath.Path(workdir / "checkpoints" / "10"), [change])
+    assert "10/manifest.json is not JSON" in capsys.readouterr().out
