@@ -29,7 +29,8 @@ def make_mesh(
 
     Raises:
         ValueError: `config` does not fit the number of devices, would leave out a
-            host, or the devices do not divide the microbatch.
+            host, or the devices do not divide the microbatch; or the compiler of CPU
+            devices would abort.
     """
     devices = jax.devices() if devices is None else devices
     fsdp, tensor = config.fsdp, config.tensor
@@ -41,6 +42,12 @@ def make_mesh(
         raise ValueError(
             f"mesh.data={config.data}, mesh.fsdp={fsdp} and mesh.tensor={tensor} do "
             f"not make {len(devices)} devices; their product must be that number."
+        )
+    is_rounded = config.reduce_dtype == "bfloat16" and data * fsdp > 1
+    if tensor > 1 and is_rounded and devices[0].platform == "cpu":
+        raise ValueError(
+            f"mesh.reduce_dtype=bfloat16 cannot be used with mesh.tensor={tensor} on "
+            "CPU devices, whose compiler fails; leave out one of them."
         )
     counts = {"devices": data * fsdp, "microbatches": microbatches}
     if batch_size % (divisor := math.prod(counts.values())):

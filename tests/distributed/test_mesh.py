@@ -1,5 +1,7 @@
 """The mesh and the rule table."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -87,6 +89,13 @@ def test_the_rest_of_the_devices_are_data():
         make_mesh(MeshConfig(), 32, microbatches=3)
     with pytest.raises(ValueError, match="of the 4 microbatches; 8 would be"):
         make_mesh(MeshConfig(1), 6, microbatches=4)
+
+
+def test_rounded_sums_beside_tensor_would_abort_on_cpu_devices():
+    rounded = MeshConfig(tensor=2, reduce_dtype="bfloat16")
+    with pytest.raises(ValueError, match="bfloat16 cannot be used with mesh.tensor=2"):
+        make_mesh(rounded, 8)
+    assert make_mesh(dataclasses.replace(rounded, data=1), 8, 1, jax.devices()[:2])
 
 
 def test_what_does_not_divide_the_model_is_refused():
