@@ -87,6 +87,11 @@ def test_only_fsdp_divides_what_is_there_all_the_time():
         assert all("--mesh.fsdp" in each for each in way)
 
 
+def test_fsdp_divides_the_width_of_the_teacher_too():
+    ways = alternatives(config(batch_size=64), 8, False, teacher_width=12)
+    assert {each.mesh.fsdp for way in ways for each in way} == {2, 4}
+
+
 def test_what_is_on_already_is_kept():
     before = config(
         batch_size=64,

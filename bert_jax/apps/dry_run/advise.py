@@ -1,6 +1,7 @@
 """Find settings with which a training step fits in memory; the cheapest come first."""
 
 import dataclasses
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,7 +23,10 @@ the matrix products become too small to keep the device busy."""
 
 
 def alternatives(
-    config: PretrainConfig, num_devices: int, state_fits: bool
+    config: PretrainConfig,
+    num_devices: int,
+    state_fits: bool,
+    teacher_width: int = 0,
 ) -> list[list[PretrainConfig]]:
     """Return configurations with the same update and less memory, by their cost.
 
@@ -31,7 +35,9 @@ def alternatives(
 
     Args:
         state_fits: whether parameters and optimizer fit as they are sharded now.
+        teacher_width: `hidden_size` of the teacher, which is sharded, too; 0: none.
     """
+    width = math.gcd(config.model.hidden_size, teacher_width)
     num_shards = num_devices // config.mesh.tensor
     shard_rows = config.batch_size // num_shards
     # More microbatches, and those of them that are large enough.
@@ -53,7 +59,7 @@ def alternatives(
     sizes = [
         size
         for size in range(config.mesh.fsdp + 1, num_shards + 1)
-        if num_shards % size == 0 and config.model.hidden_size % size == 0
+        if num_shards % size == 0 and width % size == 0
     ]
     sharded = [_with_fsdp(config, size) for size in sizes]
     max_fsdp = sizes[-1] if sizes else config.mesh.fsdp
@@ -151,7 +157,9 @@ def advise(
     if state >= memory:
         yield "  parameters and optimizer alone do not: only --mesh.fsdp can help"
     with jax.default_device(devices[0]):
-        methods = alternatives(config, len(devices), state < memory)
+        teacher = getattr(run.task, "teacher", None)
+        width = teacher.config.hidden_size if teacher is not None else 0
+        methods = alternatives(config, len(devices), state < memory, width)
     advice = "none fits: lower batch_size, or use more devices"
     for option, step in attempts(methods, measure, memory):
         changes = changed_options(option, config)
