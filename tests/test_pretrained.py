@@ -300,6 +300,21 @@ def test_a_model_says_which_head_it_lacks(tmp_path):
         assert vectors.shape == (2, 32) and np.abs(vectors[0] - vectors[1]).max() > 0.01
 
 
+@pytest.mark.parametrize("to", ["huggingface", "onnx", "stablehlo"])
+def test_parameters_of_ones_own_are_named(to, tmp_path):
+    bert = bert_jax.load(stored("BertModel").write(tmp_path / "encoder"))
+    params = dict(bert.params)
+    bert.config = dataclasses.replace(bert.config, head="question_answering")
+    with pytest.raises(ValueError, match="lacks classifier/dense/bias, .* checkpoint"):
+        bert.save(tmp_path / "out", to)
+    bert.config = dataclasses.replace(bert.config, head="encoder")
+    bert.params = params | {"my_head": {"bias": np.zeros(2, np.float32)}}
+    if to == "huggingface":
+        with pytest.raises(ValueError, match="has my_head/bias, unlike a model"):
+            bert.save(tmp_path / "out", to)
+        assert not (tmp_path / "out").exists()
+
+
 def test_an_imported_model_says_so(tmp_path):
     folder = stored("BertForPreTraining").write(tmp_path / "model")
     model = load_pretrained(str(folder))

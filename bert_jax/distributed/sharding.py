@@ -72,11 +72,16 @@ def partition_of(path: str, rules: Rules = RULES) -> P:
 
 
 def tree_shardings(mesh: Mesh, tree: PyTree) -> PyTree:
-    """A NamedSharding for each leaf, by `RULES`; scalars and keys are replicated."""
+    """A NamedSharding for each leaf, by `RULES`.
+
+    Scalars, keys and the parameters that only a task of one's own has are replicated.
+    """
+    rules = (*RULES, (".*", P()))
 
     def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
         replicated = leaf.ndim == 0 or path_name(path) == "key"
-        return NamedSharding(mesh, P() if replicated else partition_of(path_name(path)))
+        name = path_name(path)
+        return NamedSharding(mesh, P() if replicated else partition_of(name, rules))
 
     return jax.tree_util.tree_map_with_path(sharding, tree)
 

@@ -14,6 +14,7 @@ from bert_jax.distributed.sharding import (
     partition_of,
     path_name,
     to_global_arrays,
+    tree_shardings,
 )
 from bert_jax.model.bert import init_params
 from bert_jax.model.classifiers import CLASSIFIERS
@@ -56,6 +57,12 @@ def test_every_rule_is_used(paths):
 def test_an_unknown_parameter_is_refused():
     with pytest.raises(ValueError, match="No sharding rule matches the parameter a/b"):
         partition_of("a/b")
+
+
+def test_parameters_of_ones_own_are_replicated():
+    params = {"my_head": {"bias": np.zeros(2), "kernel": np.zeros((8, 2))}}
+    shardings = tree_shardings(make_mesh(MeshConfig(fsdp=8), 8), params)
+    assert {leaf.spec for leaf in jax.tree.leaves(shardings)} == {P()}
 
 
 def test_the_optimizers_moments_follow_their_parameter():

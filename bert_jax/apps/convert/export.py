@@ -19,9 +19,9 @@ from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.folding import unfold, unused_tensors
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.formats.huggingface_config import RATES, SIZES
-from bert_jax.formats.imported import RECEIPT, Leaf
+from bert_jax.formats.imported import RECEIPT, Leaf, abbreviate
 from bert_jax.formats.model_files import CARD
-from bert_jax.formats.names import names_of
+from bert_jax.formats.names import Name, names_of
 from bert_jax.formats.sentencepiece_files import (
     TokenizerDifferences,
     write_sentencepiece,
@@ -237,6 +237,27 @@ def huggingface_config(
     return values
 
 
+def require_parameters(model: Model, extra: bool = False) -> list[Name]:
+    """Return the names of the parameters of a model with this head.
+
+    Args:
+        extra: the model may have others, which a task of one's own has added.
+
+    Raises:
+        ValueError: the model lacks some of them, or has others.
+    """
+    names = names_of(model.config, pooler="pooler" in model.params)
+    ours, own = {n.ours for n in names}, set(flatten_dict(model.params, sep="/"))
+    for verb, paths in (("lacks", ours - own), ("has", () if extra else own - ours)):
+        if paths:
+            raise ValueError(
+                f"{model} {verb} {abbreviate(sorted(paths))}, unlike a model with "
+                f"head={model.config.head}, and the form holds no other; save it as a "
+                'checkpoint: load(…).save(…, to="checkpoint").'
+            )
+    return names
+
+
 def huggingface_tensors(
     model: Model,
 ) -> tuple[dict[str, Float32[np.ndarray, "..."]], tuple[Leaf, ...]]:
@@ -246,8 +267,7 @@ def huggingface_tensors(
     table of embeddings.
     """
     params = flatten_dict(model.params, sep="/")
-    names = names_of(model.config, pooler="pooler" in model.params)
-    assert {name.ours for name in names} == set(params)
+    names = require_parameters(model)
     head, family = model.config.head, FAMILIES[model.config.family]
     unfolded = unfold(params, model.unused, family, model.tokenizer)
     # The class without a head has no prefix.

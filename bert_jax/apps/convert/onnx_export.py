@@ -18,6 +18,7 @@ from bert_jax.apps.convert.export import (
     huggingface_config,
     input_names,
     max_tokens,
+    require_parameters,
     require_tokenizer_json,
     write_tokenizer,
 )
@@ -66,6 +67,7 @@ def export_onnx(
             "`pip install 'bert_jax[onnx]'`."
         )
     model = load_pretrained(source).in_target_units()
+    require_parameters(model, extra=True)
     require_tokenizer_json(model, source)
     embedding = supported_embedding(model, source)
     params = flatten_dict(model.params, sep="/")

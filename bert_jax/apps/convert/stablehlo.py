@@ -10,7 +10,11 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jax import export
 from jaxtyping import Array, Float, Int
 
-from bert_jax.apps.convert.export import export_receipt, write_safetensors
+from bert_jax.apps.convert.export import (
+    export_receipt,
+    require_parameters,
+    write_safetensors,
+)
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.formats.imported import RECEIPT, Leaf
@@ -90,6 +94,7 @@ def export_stablehlo(
             "`pip install flatbuffers`."
         )
     model = load_pretrained(source).in_target_units()
+    require_parameters(model, extra=True)
     if sequence_length is None:
         positions = model.config.max_position_embeddings
         sequence_length = min(model.own_length or 128, positions)
