@@ -142,6 +142,7 @@ def open_source(
     in `named`.
     """
     config = pin_source(config, None if resume is None else resume.config)
+    config = _with_first_step(0, config)  # a file may have that of another run
     if not config.init_from:
         return None, config
     if resume is not None:

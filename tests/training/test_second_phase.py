@@ -13,9 +13,11 @@ from run_helpers import assert_same_run, logged_lines, read_params
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.steps import find_checkpoint
 from bert_jax.config import DataConfig, PrepareConfig, PretrainConfig
+from bert_jax.config.files import load_config
 from bert_jax.data.prepare import prepare
 from bert_jax.distributed.mesh import make_mesh
-from bert_jax.runs.pretraining import open_for, pretrain
+from bert_jax.runs.fitting import Workdir
+from bert_jax.runs.pretraining import open_for, pretrain, resolve_run
 from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.loop import fit
 from bert_jax.training.run import Run
@@ -124,6 +126,17 @@ def test_a_phase_of_rows_of_another_length_begins_with_the_whole_state(
         13,
         14,
     ]
+
+
+def test_its_configuration_starts_a_run_that_counts_from_0(second_phase, tmp_path):
+    config, workdir = second_phase
+    written = load_config(str(workdir / "config.json"), PretrainConfig)
+    assert written.data.first_step == 10
+    for source in (config.init_from, ""):
+        new = dataclasses.replace(written, init_from=source, keep_optimizer=False)
+        dataset, new = open_for(new)
+        run, _ = resolve_run(new, dataset, Workdir(epath.Path(tmp_path), None))
+        assert run.config.data.first_step == 0
 
 
 def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp_path):
