@@ -18,6 +18,7 @@ from bert_jax.cli.start import (
     scores_json,
     start,
     with_named_share,
+    without_resolved,
 )
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config
@@ -53,6 +54,8 @@ def read_finetune(
         )
     name, *arguments = arguments
     config = with_named_share(default_config(name), arguments)
+    if name.endswith(".json"):
+        config = without_resolved(config, arguments)
     default = options_class(config=config)
     options = parse(options_class, arguments, f"{verb} {name}", default)
     require_used(options, arguments, verb, options.config.task)

@@ -11,6 +11,7 @@ import tyro
 from bert_jax.cli.command import option_value, parse
 from bert_jax.cli.finetuning import with_named_rate
 from bert_jax.cli.readers import require_used
+from bert_jax.cli.start import with_ruled_predictions
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
 
@@ -72,6 +73,7 @@ def read_fork(
         options = dataclasses.replace(options, config=config)
     else:
         assert isinstance(config, PretrainConfig)
+        config = with_ruled_predictions(config, arguments)
         first = options_class(config=config, **names)  # type: ignore[arg-type]
         options = parse(options_class, arguments, verb, first)
     if options.source != source:

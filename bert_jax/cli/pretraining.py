@@ -16,6 +16,7 @@ from bert_jax.cli.start import (
     scores_json,
     start,
     with_named_share,
+    without_resolved,
 )
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
@@ -63,8 +64,11 @@ def read_pretrain(
         raise UsageError("--hours and --num-steps both set the length; give one.")
     default = options_class()
     if arguments and not arguments[0].startswith("-"):
-        default = options_class(config=default_config(arguments[0]))
-        arguments = arguments[1:]
+        name, *arguments = arguments
+        config = default_config(name)
+        if name.endswith(".json"):
+            config = without_resolved(config, arguments)
+        default = options_class(config=config)
     source = option_value(arguments, "--init-from")
     starts_from = default.config.init_from if source is None else source
     named_shape = None

@@ -156,8 +156,8 @@ def fork(
     target = local_output(output)
     require_new(target)
     workdir = open_directory(source)
-    before = read_run_config(source, step)
-    changed = _changes(before, config, workdir)
+    config = _with_predictions(config)
+    changed = _changes(read_run_config(source, step), config, workdir)
     require(
         config.num_steps > step,
         f"num_steps={config.num_steps} leaves nothing to train after step {step}; "
@@ -186,6 +186,14 @@ def fork(
             drop_score(directory / CHECKPOINTS / str(step), changed)
         write_json(values, directory / "config.json")
     return changed
+
+
+def _with_predictions(config: RunConfig) -> RunConfig:
+    """Return the configuration with as many predictions of a row as its rate needs."""
+    if not isinstance(config, PretrainConfig) or config.masking.max_predictions:
+        return config
+    number = config.masking.num_slots(config.data.sequence_length)
+    return with_changes(config, [("masking.max_predictions", number)])
 
 
 def _changes(

@@ -44,8 +44,8 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         if given in (unset, actual):
             return actual
         raise ValueError(
-            f"{name}={given} but {dataset.path} has {actual}; leave it out, or "
-            "prepare the text again."
+            f"{name}={given} but {dataset.path} has {actual}; leave it out (of the "
+            "config.json of a run: name --data.path), or prepare the text again."
         )
 
     data, model, masking = config.data, config.model, config.masking

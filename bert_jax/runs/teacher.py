@@ -99,7 +99,7 @@ def _open(
     require(
         distillation.fingerprint in ("", actual),
         f"distillation.fingerprint={distillation.fingerprint} but teacher={name} has "
-        f"{actual}; leave the option out, or name the other model.",
+        f"{actual}; name it by --teacher if it is meant, or the other model.",
     )
     distillation = dataclasses.replace(distillation, fingerprint=actual)
     config = dataclasses.replace(config, distillation=distillation)

@@ -6,6 +6,7 @@ import json
 import shlex
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,13 @@ from small_world import SUBJECTS
 
 from bert_jax.checkpoints.restore import read_base_key
 from bert_jax.cli.main import main
-from bert_jax.config import DataConfig, FinetuneConfig, PrepareConfig, PretrainConfig
+from bert_jax.config import (
+    DataConfig,
+    FinetuneConfig,
+    MaskingConfig,
+    PrepareConfig,
+    PretrainConfig,
+)
 from bert_jax.config.serialization import differences, to_dict, with_changes
 from bert_jax.data.prepare import prepare
 from bert_jax.inference.predictor import load
@@ -389,6 +396,32 @@ def test_the_config_of_a_run_is_a_configuration_file(source, tmp_path, capsys):
     values = json.loads((source / "config.json").read_text())
     del values["history"]
     assert json.loads(capsys.readouterr().out) == values
+
+
+def test_what_a_run_filled_in_goes_with_its_data_its_teacher_and_its_rate(
+    source, tmp_path, capsys
+):
+    """Those that are named take its place; the record does not refuse or cap them."""
+    command = ["pretrain", str(source / "config.json"), "--print-config"]
+
+    def printed(*options: str) -> dict[str, Any]:
+        assert main([*command, *options]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    other = printed("--data.path", "other")
+    assert other["data"] == vars(DataConfig(path="other"))
+    assert other["masking"] == vars(MaskingConfig())
+    assert other["model"]["vocab_size"] == 0
+    assert printed("--masking.rate", "0.4")["masking"]["max_predictions"] is None
+    assert printed("--masking.unit", "span")["masking"]["max_predictions"] == 5
+    taught = json.loads((source / "config.json").read_text()) | {"teacher": "a"}
+    taught["distillation"]["fingerprint"] = "0"
+    command[1] = str(tmp_path / "config.json")
+    Path(command[1]).write_text(json.dumps(taught))
+    assert printed("--teacher", "")["distillation"]["fingerprint"] == ""
+    fork = ["fork", str(source), "--at", "8", "--output", str(tmp_path / "new")]
+    assert main([*fork, "--masking.rate", "0.4"]) == 0
+    assert "masking.max_predictions was 5 and is 13." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
