@@ -72,6 +72,10 @@ ROOT = Path(__file__).parents[2]
             "optimizer.warmup_steps=10000 is more than the 5 steps",
         ),
         (
+            lambda: PretrainConfig(optimizer=OptimizerConfig(decay_steps=20_000)),
+            "20000 is less than num_steps=900000; .* Raise it to that, or give 0",
+        ),
+        (
             lambda: PrepareConfig(
                 input=(), tokenizer="t", output="o", sequence_length=4
             ),
