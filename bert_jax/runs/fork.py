@@ -22,6 +22,7 @@ from bert_jax.config.checks import require
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import differences, to_dict, with_changes
 from bert_jax.data.records import open_dataset
+from bert_jax.runs.init_from import require_layers
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.atomic import (
     absolute,
@@ -163,6 +164,7 @@ def fork(
         f"num_steps={config.num_steps} leaves nothing to train after step {step}; "
         "fork an earlier step, or give a pretraining run a larger --num-steps.",
     )
+    require_layers(config, config.model)
     _check_data(config, workdir)
     checkpoint = workdir / CHECKPOINTS / str(step)
     manifest = verify_checkpoint(checkpoint)

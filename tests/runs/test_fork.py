@@ -249,6 +249,7 @@ def refused_fork(refused):
         ("--at 4 --init-from x", "init_from=x but "),
         ("--at 4 --data.sequence-length 16", "data.sequence_length=16 but "),
         ("--at 4 --optimizer.algorithm lamb", "optimizer.algorithm=lamb but "),
+        ("--at 4 --optimizer.frozen-layers 2", "frozen_layers=2 but the model has 1"),
         ("--at 4 --task text-regression", "fork does not take --task"),
         ("--at 4 --data.path gone", "are gone: gone/manifest.json is missing"),
     ],
