@@ -11,7 +11,7 @@ import tyro
 from bert_jax.cli.command import option_value, parse
 from bert_jax.cli.finetuning import with_named_rate
 from bert_jax.cli.readers import require_used
-from bert_jax.cli.start import with_ruled_predictions
+from bert_jax.cli.start import with_named_share, with_ruled_predictions
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
 
@@ -62,7 +62,7 @@ def read_fork(
     from bert_jax.runs.fork import read_run_config
 
     source = arguments[0]
-    config = read_run_config(source, step)
+    config = with_named_share(read_run_config(source, step), arguments)
     names = {"source": source, "at": step, "output": output}
     options: PretrainingFork | FinetuningFork
     if isinstance(config, FinetuneConfig):

@@ -101,7 +101,7 @@ HELPS = {
     **{f"finetune {task}": shown for task, shown in TASKS.items()},
     "fork": Help(
         "runs/mine --at 1000 --output runs/slower --optimizer.peak-learning-rate 5e-5",
-        "RUN at output data.path num-steps batch-size seed masking.rate "
+        "RUN at output data.path num-steps masking.rate model.hidden-dropout-prob "
         "optimizer.peak-learning-rate optimizer.schedule",
     ),
     "evaluate": Help(

@@ -421,8 +421,11 @@ def test_what_a_run_filled_in_goes_with_its_data_its_teacher_and_its_rate(
     Path(command[1]).write_text(json.dumps(taught))
     assert printed("--teacher", "")["distillation"]["fingerprint"] == ""
     fork = ["fork", str(source), "--at", "8", "--output", str(tmp_path / "new")]
-    assert main([*fork, "--masking.rate", "0.4"]) == 0
-    assert "masking.max_predictions was 5 and is 13." in capsys.readouterr().out
+    fork += ["--masking.rate", "0.4", "--optimizer.warmup-share", "0.5"]
+    assert main(fork) == 0
+    out = capsys.readouterr().out
+    assert "masking.max_predictions was 5 and is 13." in out
+    assert "optimizer.warmup_steps was 2 and is 0." in out
 
 
 @pytest.mark.parametrize(
