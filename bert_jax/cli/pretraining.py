@@ -104,8 +104,6 @@ def pretrain(options: PretrainOptions) -> None:
         return _dry_run(options)
     if options.devices or options.memory_gib or options.topology:
         raise UsageError("--devices, --topology and --memory-gib need --dry-run.")
-    if options.extend and options.hours is not None:
-        raise UsageError("--hours is of a run's start; --extend needs --num-steps.")
     is_primary = start(options)
     from bert_jax.runs import pretraining
     from bert_jax.tasks.baselines import no_better

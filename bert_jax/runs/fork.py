@@ -164,7 +164,6 @@ def fork(
         f"num_steps={config.num_steps} leaves nothing to train after step {step}; "
         "fork an earlier step, or give a pretraining run a larger --num-steps.",
     )
-    require_layers(config, config.model)
     _check_data(config, workdir)
     checkpoint = workdir / CHECKPOINTS / str(step)
     manifest = verify_checkpoint(checkpoint)
@@ -201,7 +200,8 @@ def _with_predictions(config: RunConfig) -> RunConfig:
 def _changes(
     before: RunConfig, config: RunConfig, workdir: epath.Path
 ) -> list[JsonObject]:
-    """Return the changed fields, or raise ValueError if one of them must stay."""
+    """Return the changed fields, or raise ValueError if one of them does not fit."""
+    require_layers(config, config.model)
     changed = _differing(before, config)
     for change in changed:
         name = change["field"]

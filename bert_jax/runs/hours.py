@@ -29,8 +29,12 @@ _FORWARD = 1 / 3
 """The forward pass of a step, which an evaluation of as many rows takes."""
 
 
-def require_hours(hours: float | None) -> None:
-    """Raise ValueError unless `hours` is a time, or None."""
+def require_hours(hours: float | None, extend: bool) -> None:
+    """Raise ValueError unless `hours` is the time of a run's start, or None."""
+    require(
+        hours is None or not extend,
+        "--hours is of a run's start; --extend needs --num-steps.",
+    )
     require(
         hours is None or (math.isfinite(hours) and hours > 0),
         f"hours={hours} must be finite and greater than 0.",
@@ -77,7 +81,7 @@ def config_for_hours(
         say(
             f"{hours:g} hours: {num_steps:,} steps of {step:.3g} s, the mean of "
             f"{num_measured}; warm-up and decay keep their shares of the steps: "
-            f"warm-up takes {config.optimizer.warmup_steps:,}."
+            f"warm-up takes {config.optimizer.phases(config.schedule_steps)[0]:,}."
         )
     return config
 

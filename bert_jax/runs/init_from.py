@@ -137,9 +137,8 @@ def open_source(
     """Return the source, and the configuration with its shape and the first step.
 
     A run with a complete checkpoint of its own does not need the source. Raise
-    ValueError if the source's tokenizer is not the dataset's, its last step is past
-    `num_steps`, it has no optimizer to keep, or it has another shape than the options
-    in `named`.
+    ValueError if the source's tokenizer is not the dataset's, it has no optimizer to
+    keep, or it has another shape than the options in `named`.
     """
     config = pin_source(config, None if resume is None else resume.config)
     config = _with_first_step(0, config)  # a file may have that of another run
@@ -161,11 +160,6 @@ def open_source(
         require_finite(params, source)
         return params, config
     step = _step_with_optimizer(source, config.optimizer.algorithm)
-    if step >= config.num_steps:
-        raise ValueError(
-            f"num_steps={config.num_steps} but {source} is at step {step} already; "
-            "with keep_optimizer, num_steps includes those steps."
-        )
     return source, _with_first_step(step, config)
 
 
@@ -267,13 +261,19 @@ def check_source(
 
     `init_params` draws the run's parameters by a key. Return a line that names the
     source, the heads drawn by the seed, and those left out; "" without a source. Raise
-    ValueError if a shape differs, or a leaf is missing or not expected.
+    ValueError if a shape differs, a leaf is missing or not expected, or the step of a
+    source that is continued is past `num_steps`.
     """
     if source is None:
         return ""
     shapes = jax.eval_shape(init_params, jax.random.key(config.seed))
     if isinstance(source, epath.Path):
         require_same_shapes(source / "state", shapes)
+        if (step := read_manifest(source)["step"]) >= config.num_steps:
+            raise ValueError(
+                f"num_steps={config.num_steps} but {source} is at step {step} already; "
+                "with keep_optimizer, num_steps includes those steps."
+            )
         line = f"From {config.init_from}, with its optimizer state and its step."
         return line + _seed_note(source, config)
     wanted, given = _shapes(shapes), _shapes(source)

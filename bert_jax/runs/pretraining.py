@@ -169,7 +169,7 @@ def pretrain(
     """
     with raise_on_all_processes():
         require_loggers(config)
-        require_hours(hours)
+        require_hours(hours, extend)
         dataset, config = open_for(config, verify=False)
         check_attention_kernel(config.model, config.data.sequence_length)
     with locked_workdir(workdir) as locked:

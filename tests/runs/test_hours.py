@@ -5,11 +5,13 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from etils import epath
 from run_helpers import assert_same_run
 
 from bert_jax.config import OptimizerConfig
 from bert_jax.runs import hours
-from bert_jax.runs.pretraining import pretrain
+from bert_jax.runs.fitting import Workdir
+from bert_jax.runs.pretraining import open_for, pretrain, resolve_run
 
 HALF_A_SECOND = 0.5 / 3600
 
@@ -47,6 +49,28 @@ def test_an_evaluation_takes_the_rows_that_it_scores(small_config, monkeypatch):
     assert few == 2700  # 3,600 steps' seconds, a third more for the evaluations
     run.config = dataclasses.replace(config, eval_rows=0)
     assert hours.config_for_hours(run, 0.1, 1000).num_steps == 84
+
+
+def test_hours_set_the_length_of_a_second_phase(
+    small_config, pretrained, tmp_path, monkeypatch, capsys
+):
+    """Whatever steps the configuration has, of which the first phase took all."""
+    monkeypatch.setattr(hours, "_seconds_a_step", lambda run, seconds: (0.1, 10))
+    optimizer = OptimizerConfig(warmup_steps=0, warmup_share=0.1)
+    config = dataclasses.replace(
+        small_config, init_from=str(pretrained), keep_optimizer=True, eval_every=1000
+    )
+    config = dataclasses.replace(config, optimizer=optimizer)
+    dataset, config = open_for(config)
+    new = Workdir(epath.Path(tmp_path), None)
+    run, _ = resolve_run(config, dataset, new, hours=1 / 3600)
+    assert run.config.data.first_step == 10 < run.config.num_steps
+    warmup = round(0.1 * run.config.num_steps)
+    assert f"warm-up takes {warmup}." in capsys.readouterr().out
+    with pytest.raises(ValueError, match=r"num_steps=10 but .* is at step 10 already"):
+        resolve_run(config, dataset, new)
+    with pytest.raises(ValueError, match="--hours is of a run's start"):
+        pretrain(config, tmp_path / "run", extend=True, hours=1.0)
 
 
 @pytest.mark.slow
