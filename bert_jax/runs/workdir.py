@@ -108,7 +108,8 @@ def check_workdir(
         hint = _extend_hint(refused, config, workdir)
         raise ValueError(
             f"{workdir} belongs to another run: {_describe(refused)}. Repeat its "
-            f"options, or choose another --workdir{hint}."
+            f"options, or give {workdir / 'config.json'} first, which has them, or "
+            f"choose another --workdir{hint}."
         )
     if config.num_steps < resume.step:
         raise ValueError(

@@ -29,7 +29,7 @@ from bert_jax.config import (
     PrepareConfig,
     PretrainConfig,
 )
-from bert_jax.config.serialization import differences, to_dict, with_changes
+from bert_jax.config.serialization import differences, from_dict, to_dict, with_changes
 from bert_jax.data.prepare import prepare
 from bert_jax.inference.predictor import load
 from bert_jax.runs.finetuning import finetune
@@ -397,6 +397,9 @@ def test_the_config_of_a_run_is_a_configuration_file(source, tmp_path, capsys):
     values = json.loads((source / "config.json").read_text())
     del values["history"]
     assert json.loads(capsys.readouterr().out) == values
+    other = from_dict(PretrainConfig, values | {"seed": 1})
+    with pytest.raises(ValueError, match=r"or give \S+/config.json first, which has"):
+        pretrain(other, source)
 
 
 def test_what_a_run_filled_in_goes_with_its_data_its_teacher_and_its_rate(
