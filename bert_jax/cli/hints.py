@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from bert_jax.cli.foreign import of_option, plain
 from bert_jax.cli.names import names_of
 from bert_jax.cli.verbs import VERBS
+from bert_jax.config.files import is_named
 
 _ANSWERS = ("true", "false", "yes", "no", "0", "1")
 
@@ -22,6 +23,9 @@ def not_taken(words: Sequence[str], names: Sequence[str]) -> str:
     hints: list[str] = []
     advice: dict[str, list[str]] = {}
     for word in listed:
+        is_config = is_named(word) or word.endswith((".py", "config.json"))
+        if is_config and "--workdir" in names and not options:
+            return f"does not take {word} there; a configuration is the first word; "
         is_file = not options and "." in word and " " not in word
         ours, note = of_option("--file", names) if is_file else _meant(word, names)
         if ours:

@@ -506,6 +506,11 @@ def test_a_tilde_in_the_text_of_an_option_stays():
             "texts are read from the file of",
         ),
         ("embed M a.csv --output b --input a", "did you mean --input a.csv?"),
+        *(
+            (f"{verb} {config}", f"{config} there; a configuration is the first word")
+            for verb in ("pretrain --seed 1", "finetune text-regression --seed 1")
+            for config in ("a/b.py", "runs/a/config.json", "bert-tiny-two-cores")
+        ),
     ],
 )
 def test_a_text_in_place_of_an_option_is_told_where_it_belongs(words, hint, refused):
