@@ -91,6 +91,10 @@ def read_step_manifest(step_directory: epath.Path) -> JsonObject:
     """
     manifest, path = read_manifest(step_directory), step_directory / MANIFEST
     step, score = manifest.get("step"), selection_score_of(manifest)
+    if "shards" in manifest:
+        raise DamagedError(
+            f"{step_directory} is a dataset of `bert-jax prepare`; name a model."
+        )
     if type(step) is not int or step < 0:
         raise DamagedError(f"{path} has step={step!r:.80}, which is not a step.")
     if step_directory.parent.name == CHECKPOINTS and step_directory.name != str(step):

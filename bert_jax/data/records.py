@@ -25,6 +25,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Int, Shaped
 
+from bert_jax.config.checks import require
 from bert_jax.data.dataset_manifest import SPLITS, check_manifest
 from bert_jax.data.shards import (
     UnmappedShard,
@@ -141,9 +142,14 @@ def open_dataset(
     Raises:
         FileNotFoundError: there is no manifest: the dataset is absent or unfinished.
         DamagedError: a file is missing or differs from the manifest.
-        ValueError: the dataset has another format version.
+        ValueError: the dataset has another format version, or is a model.
     """
     root = open_directory(path)
+    require(
+        not (root / "config.json").exists(),
+        f"{root} is a model or the workdir of a run; name a dataset of `bert-jax "
+        "prepare`.",
+    )
     try:
         root = local_copy(root) if is_address(root) else root
         manifest = read_manifest(root)

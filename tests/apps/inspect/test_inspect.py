@@ -64,6 +64,14 @@ def test_what_is_none_of_these_is_refused(tmp_path, refused):
     )
 
 
+def test_a_dataset_is_no_model_and_a_model_no_dataset(dataset, pretrained, refused):
+    line = refused("fill", "The [MASK].", "--model", dataset.path)
+    assert line.endswith("rows is a dataset of `bert-jax prepare`; name a model.")
+    for model in (pretrained, pretrained / "checkpoints" / "10"):
+        line = refused("pretrain", "--workdir", "w", "--data.path", model)
+        assert f"{model} is a model or the workdir of a run; name a dataset" in line
+
+
 def test_a_vocabulary_is_told(tokenizer_directory):
     lines = list(inspect(str(tokenizer_directory)))
     assert lines[0].startswith("tokenizer: wordpiece, ") and lines[0].endswith("cased")
