@@ -72,13 +72,13 @@ def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     return dataclasses.replace(config, optimizer=optimizer)
 
 
-def with_ruled_predictions(
-    config: PretrainConfig, arguments: Sequence[str]
-) -> PretrainConfig:
+def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     """Return the defaults of a run; a rate that is named decides how many are masked.
 
     Those that a run has recorded by the rule of its own rate would cap another.
     """
+    if not isinstance(config, PretrainConfig):
+        return config
     masking, names = config.masking, named_options(arguments)
     ruled = dataclasses.replace(masking, max_predictions=None)
     if masking.max_predictions == ruled.num_slots(config.data.sequence_length):
@@ -95,12 +95,11 @@ def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     names, changes = named_options(arguments), dict[str, Any]()
     if "--teacher" in names:
         changes["distillation.fingerprint"] = ""
-    if isinstance(config, PretrainConfig):
-        config = with_ruled_predictions(config, arguments)
-        if _DATA in names:
-            changes |= dict.fromkeys(("masking.mask_token_id", "masking.vocab_size"))
-            changes |= dict.fromkeys(("data.fingerprint", "data.pairs"), "")
-            changes |= dict.fromkeys(("data.sequence_length", "model.vocab_size"), 0)
+    if isinstance(config, PretrainConfig) and _DATA in names:
+        changes |= dict.fromkeys(("masking.mask_token_id", "masking.vocab_size"))
+        changes |= dict.fromkeys(("data.fingerprint", "data.pairs"), "")
+        changes |= dict.fromkeys(("data.sequence_length", "model.vocab_size"), 0)
+    config = with_ruled_predictions(config, arguments)
     return with_changes(config, changes.items())
 
 

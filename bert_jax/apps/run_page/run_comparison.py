@@ -162,19 +162,20 @@ def comparability_notes(runs: Sequence[RunRecord]) -> Iterator[str]:
 
 def validation_data(run: RunRecord) -> tuple[object, ...]:
     """Return what tells on which examples, and masks, a run was scored."""
-    if not isinstance(run.config, FinetuneConfig):
-        masks, data = run.config.masking, run.config.data
+    config = run.config
+    if not isinstance(config, FinetuneConfig):
+        masks = config.masking
         needed = dataclasses.replace(masks, final_rate=None, max_predictions=None)
-        length = data.sequence_length
+        length = config.data.sequence_length
         most = min(masks.num_slots(length), needed.num_slots(length))
         shares = masks.rate, masks.mask_share, masks.random_share, masks.unit
         spans = masks.span_probability, masks.max_span
-        rows = data.fingerprint, run.config.eval_rows
+        rows = config.data.fingerprint, config.eval_rows
         return *rows, most, *shares, *(spans if masks.unit == "span" else ())
-    data = run.config.data
+    data = config.data
     if data.validation:
         return (data.validation_fingerprint or data.validation,)
-    drawn = data.split, data.validation_fraction, run.config.seed
+    drawn = data.split, data.validation_fraction, config.seed
     return (data.fingerprint, *drawn)
 
 
