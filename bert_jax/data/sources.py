@@ -57,8 +57,11 @@ _NOT_READ = """
 """.split()
 # Of the files of a directory, these are read, and _KINDS.
 _TEXT = ("", ".txt", ".text")
-# But not these beside texts, which they describe.
-_TABLES = (".csv", ".tsv", ".json")
+# But not the second ones beside the first, which they describe.
+_BESIDE = (
+    (_TEXT, (".csv", ".tsv", ".json")),
+    ((".jsonl", ".ndjson", ".parquet"), (".json",)),
+)
 _NO_TEXT = "readme license licence copying changelog makefile".split()
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _UNREADABLE = "directories that cannot be read"
@@ -194,7 +197,8 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
         folders[:] = sorted(set(folders) - set(hidden))
         for name in sorted(names):
             suffix = suffix_of(name)
-            if name.startswith("."):
+            # Data tools leave marks, such as _SUCCESS.
+            if name.startswith(".") or (name.startswith("_") and not suffix):
                 skipped["hidden"] += 1
             elif name.lower().partition(".")[0] in _NO_TEXT:
                 skipped[name] += 1
@@ -202,9 +206,10 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
                 files.append(os.path.join(folder, name))
             else:
                 skipped[suffix] += 1
-    if any(suffix_of(path) in _TEXT for path in files):
-        skipped.update(s for path in files if (s := suffix_of(path)) in _TABLES)
-        files = [path for path in files if suffix_of(path) not in _TABLES]
+    for texts, others in _BESIDE:
+        if any(suffix_of(path) in texts for path in files):
+            skipped.update(s for path in files if (s := suffix_of(path)) in others)
+            files = [path for path in files if suffix_of(path) not in others]
     return files
 
 
