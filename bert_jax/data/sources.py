@@ -113,16 +113,18 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
     sources: dict[str, Source] = {}
     outputs = os.path.realpath(output) + os.sep
     for number, entry in enumerate(inputs):
-        before, is_again = len(sources), False
+        before, again = len(sources), set[str]()
         for source in _sources_of(entry, number):
             path = os.path.realpath(source.path)
             if not output or not (path + os.sep).startswith(outputs):
-                is_again = is_again or path in sources
-                sources.setdefault(path, source)
-        if is_again and len(sources) == before:
+                if sources.setdefault(path, source).input < number:
+                    again.add(path)
+        if again:
+            total = len(again) + len(sources) - before
+            part = f"{len(again)} of {total} files of " * (len(again) < total)
             say(
-                f"input {entry}: what it names is in an earlier --input; it is read "
-                "once, with the weight of that one."
+                f"input {entry}: {part}what it names is in an earlier --input; it is "
+                "read once, with the weight of that one."
             )
     return _with_names(
         sorted(sources.values(), key=lambda one: os.path.normpath(one.path))

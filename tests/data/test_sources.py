@@ -180,6 +180,9 @@ def test_an_input_that_adds_no_file_is_said(tmp_path, caplog):
     assert "b.txt: what it names is in an earlier --input; it is read once" in (
         caplog.text
     )
+    make(tmp_path, "c.txt")
+    find_sources([f"{tmp_path}/[ab].txt", f"{tmp_path}/[bc].txt"])
+    assert "[bc].txt: 1 of 2 files of what it names is in an earlier" in caplog.text
 
 
 def test_a_file_is_read_once_whatever_links_to_it(tmp_path):
