@@ -49,10 +49,16 @@ def read_tokens(
         samples = {"undecodable bytes": "\ufffd"} if undecodable else {}
         reader.add(text, samples)
         for kind, sample in samples.items():
-            line = len(split_lines(text[: max(text.find(sample), 0)])) - 1
-            place = f"{file:09} {offset:018} {line:09}"
+            place = f"{file:09} {offset:018} {_line_of(text, sample):09}"
             reader.first[kind] = min(reader.first.get(kind, place), place)
     return reader.finish()
+
+
+def _line_of(text: str, sample: str) -> int:
+    """Return the index of the first line that holds a sample, whatever its spaces."""
+    words = " ".join(sample.split())
+    lines = enumerate(split_lines(text))
+    return next((i for i, line in lines if words in " ".join(line.split())), 0)
 
 
 class _Reader:

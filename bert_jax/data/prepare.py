@@ -178,12 +178,14 @@ def _report_text(
     text = TextReport()
     for shard in shards:
         text.update(shard.text)
+    without_text = corpus.text_report.dropped["records without text"] > 0
     for kind, place in text.first.items():
         file, offset, line = map(int, place.split())
         text.first[kind] = sources[file].name
         if sources[file].holds_records or config.deduplicate:
             starts = corpus.documents.offset[corpus.documents.file == file]
-            text.first[kind] += f", document {(starts <= offset).sum()}"
+            of = " of those that are kept" * (config.deduplicate or without_text)
+            text.first[kind] += f", document {(starts <= offset).sum()}{of}"
         else:
             text.first[kind] += f":{count_lines(corpus.files[file], offset) + line}"
     text.update(corpus.text_report)

@@ -21,7 +21,7 @@ UNKNOWN_CHARACTER, LONG_WORD = "unknown characters", "words that are too long"
 """The causes of [UNK]."""
 DIVIDED, SINGLE = "divided sentences", "documents of one sentence"
 CUT, RANDOM, PADDING = "tokens in no row", "random pairs", "padding"
-READ = "documents that were read"
+READ, NO_NEIGHBOUR = "documents that were read", "sentences without a neighbour"
 REPEATED = "sources with the text of an earlier one"
 JOINERS, CONTROLS = "invisible joiners", "control characters"
 _JOINERS = "\u200c\u200d\u2060"
@@ -36,7 +36,7 @@ _LIMITS = (
      "characters are control characters, which this vocabulary removes; clean the "
      "text, or use `bert-jax vocab --kind unigram --cased`, which has a space for "
      "U+200B and keeps private use"),
-    ("dropped", "sentences without a neighbour", "sentences", 0.3,
+    ("dropped", NO_NEIGHBOUR, "sentences", 0.3,
      "sentences have no neighbour in their document; use --pairs none"),
     ("dropped", "duplicate documents", READ, 0.5,
      "documents are copies of others; look whether --input holds a text twice"),
@@ -252,18 +252,16 @@ class TextReport:
         Args:
             remedy: the advice if many characters are unknown.
         """
-        shares = (
-            (self._share(getattr(self, group)[kind], of), limit, problem)
+        lines = {
+            kind: f"{share:.1%} of the {problem}."
             for group, kind, of, limit, problem in _LIMITS
-        )
-        lines = [
-            f"{share:.1%} of the {problem}."
-            for share, limit, problem in shares
-            if share > limit
-        ]
+            if (share := self._share(getattr(self, group)[kind], of)) > limit
+        }
+        if NO_NEIGHBOUR in lines or PADDING in lines:  # longer rows would not help
+            lines.pop(CUT, None)
         if self._share(self.text[UNKNOWN], "tokens") > _MANY_UNKNOWN:
-            lines.append(self._unknown_problem(remedy))
-        return lines
+            lines[UNKNOWN] = self._unknown_problem(remedy)
+        return [*lines.values()]
 
     def require_sense(self) -> None:
         """Raise ValueError if two thirds of the tokens or more are [UNK]."""
@@ -273,6 +271,8 @@ class TextReport:
     def _unknown_problem(self, remedy: str = _LEARN) -> str:
         if self.unknown[LONG_WORD] > self.unknown[UNKNOWN_CHARACTER]:
             remedy = "text without spaces needs `bert-jax vocab --kind unigram`"
+        elif any(unicodedata.category(c) == "Cc" for c, _ in self._commonest(1)):
+            remedy = "remove control characters from the text"
         return f"{UNKNOWN} is {self._unknown()}; {remedy}."
 
 

@@ -243,6 +243,39 @@ def test_removed_characters_are_counted_with_the_first_place(prepared, name):
     assert f"6 invisible joiners (first: {places[0]})" in lines
 
 
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("a.txt", "a.txt:23"), ("a.jsonl", "a.jsonl, document 6 of those that are kept")],
+)
+def test_places_in_kept_documents_and_replaced_spaces(prepared, name, place):
+    line = f"{SENTENCE}\n{SENTENCE}\nan\u0416d A\u00a0. it is."
+    texts = ["\n".join([SENTENCE] * 3)] * 5 + [line]
+    if name == "a.jsonl":
+        texts = [json.dumps({"text": text}) for text in ["", *texts]]
+    _, report, _ = prepared(texts, name)
+    assert report.first["[UNK]"] == place
+
+
+def test_remedies_do_not_contradict_each_other():
+    counts = {"tokens": 100, "positions": 100, "tokens in no row": 50}
+    report = TextReport()
+    report.text.update(counts)
+    (cut,) = report.warnings()
+    assert "raise --sequence-length" in cut
+    report.text["padding"] = 60
+    (padding,) = report.warnings()
+    assert "a smaller --sequence-length" in padding
+
+
+def test_a_control_character_that_is_unknown_is_to_be_removed():
+    """Sentencepiece has no token for NUL."""
+    report = TextReport()
+    report.text.update({"tokens": 100, "[UNK]": 50})
+    report.unknown["unknown characters"] = report.unknown_characters["\0"] = 50
+    (warning,) = report.warnings("use a larger --vocab-size")
+    assert warning.endswith("; remove control characters from the text.")
+
+
 def test_an_unknown_character_is_not_a_removed_one(english):
     """Beside another one, the word is [UNK] with it and without it."""
     report = count_unknown(english, ["the \U0001f600\U0001fae8 sat"])
