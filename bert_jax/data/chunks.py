@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
-from jaxtyping import Int64, Shaped
+from jaxtyping import Int64, Integer, Shaped
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunk_tokens import read_tokens
@@ -145,19 +145,7 @@ def write_chunk(
     text = read_tokens(chunk.documents, config, files, tokenizer)
     rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
     pairs = make_pairs(text.documents, config.sequence_length, short, rng, config.pairs)
-    dtype = dtype_of(config, tokenizer)
-    # Pairs to be packed are written to rows no longer than the longest of them.
-    width = pairs.longest if config.pack else config.sequence_length
-    rows = build_rows(
-        text.tokens,
-        pairs,
-        row_dtype(width, tokenizer.vocab_size),
-        tokenizer.cls_id,
-        tokenizer.sep_id,
-        tokenizer.pad_id,
-    )
-    if config.pack:
-        rows = pack_pairs(rows, dtype, tokenizer.pad_id)
+    rows = _rows_of(text.tokens, pairs, config, tokenizer)
     output = epath.Path(config.output)
     content = rows.view(np.uint8).data
     atomic_write(chunk_file(output, chunk, "rows"), content)
@@ -180,6 +168,22 @@ def write_chunk(
     }
     write_json(result, chunk_file(output, chunk, "json"))
     return result
+
+
+def _rows_of(
+    tokens: Integer[np.ndarray, " M"],
+    pairs: PairSpans,
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+) -> Shaped[np.ndarray, " N"]:
+    """Return the rows of pairs; they are packed from rows as wide as the longest."""
+    width = pairs.longest if config.pack else config.sequence_length
+    dtype = row_dtype(width, tokenizer.vocab_size)
+    cls_id, sep_id, pad_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
+    rows = build_rows(tokens, pairs, dtype, cls_id, sep_id, pad_id)
+    return (
+        pack_pairs(rows, dtype_of(config, tokenizer), pad_id) if config.pack else rows
+    )
 
 
 def chunk_file(output: epath.Path, chunk: Chunk, suffix: str) -> epath.Path:

@@ -69,9 +69,9 @@ def find_any(
 ) -> Iterator[Matches]:
     """Find the rows that contain one of the sequences, as `find_tokens` finds each."""
     searches = [find_tokens(rows, ids, continues_word) for ids in sequences]
-    for found in zip(*searches, strict=True):
-        numbers = np.concatenate([matches.rows for matches in found])
-        starts = np.concatenate([matches.starts for matches in found])
+    for matches in zip(*searches, strict=True):
+        numbers = np.concatenate([one.rows for one in matches])
+        starts = np.concatenate([one.starts for one in matches])
         order = np.lexsort((starts, numbers))
         numbers, first = np.unique(numbers[order], return_index=True)
         yield Matches(numbers, starts[order][first])
