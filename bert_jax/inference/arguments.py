@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, ParamSpec, cast
 
+import jax
 import numpy as np
 
 Parameters = ParamSpec("Parameters")
@@ -28,7 +29,10 @@ def as_several(values: Any) -> tuple[Any, int | slice]:
     """
     if isinstance(values, str):
         return [values], 0
-    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind == "f":
+    if isinstance(values, jax.Array):
+        values = np.asarray(values)
+    is_array = isinstance(values, np.ndarray) and values.ndim == 1
+    if is_array and values.dtype.kind in "fiu":
         return values[None], 0
     return values, slice(None)
 
@@ -106,11 +110,9 @@ def require_two_sides(
 
 def require_count(name: str, value: object) -> int:
     """Return the value; raise ValueError unless it is a whole number from 1."""
-    if type(value) is not int or value < 1:
-        raise ValueError(
-            f"{name}={value!r:.80} must be at least 1, and a whole number."
-        )
-    return value
+    if isinstance(value, int | np.integer) and type(value) is not bool and value > 0:
+        return int(value)
+    raise ValueError(f"{name}={value!r:.80} must be at least 1, and a whole number.")
 
 
 def require_bool(name: str, value: object) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Float32, Int
 
 from bert_jax.config.embedding import ComputedSimilarity as Similarity
 from bert_jax.model.heads import unit
@@ -54,11 +54,14 @@ def similarities(
     second: Float[np.ndarray, "B _"],
     similarity: Similarity = "cosine",
 ) -> Float[np.ndarray, "A B"]:
-    """Return the cosine or the dot product of each two vectors, in float32."""
+    """Return the cosine or the dot product of each two vectors, in float32.
+
+    Raises:
+        ValueError: the vectors are not equally long, or one holds NaN or infinity.
+    """
     require_same_width({"a": first.shape[1], "b": second.shape[1]})
-    vectors = jnp.asarray(first, jnp.float32), jnp.asarray(second, jnp.float32)
-    prepared = _prepare(vectors[0], similarity)
-    return np.asarray(_compare(prepared, vectors[1], similarity))
+    a, b = jax.device_put((_finite("a", first), _finite("b", second)))
+    return np.asarray(_compare(_prepare(a, similarity), b, similarity))
 
 
 def nearest(
@@ -80,9 +83,7 @@ def nearest(
         ValueError: the vectors are not equally long, or one holds NaN or infinity.
     """
     require_same_width({"queries": queries.shape[1], "corpus": corpus.shape[1]})
-    with np.errstate(over="ignore"):  # float64 may hold more than the device
-        queries = np.asarray(queries, np.float32)
-    _require_finite("queries", queries, 0)
+    queries = _finite("queries", queries)
     num_queries, k = len(queries), min(k, len(corpus))
     if num_queries > _QUERIES:  # the last part is as long as the others
         queries = np.pad(queries, ((0, -num_queries % _QUERIES), (0, 0)))
@@ -98,8 +99,7 @@ def nearest(
     ]
     shown = Progress("vectors searched", len(corpus))
     for start in range(0, len(corpus), block):
-        rows = np.asarray(corpus[start : start + block], np.float32)
-        _require_finite("corpus", rows, start)
+        rows = _finite("corpus", corpus[start : start + block], start)
         chunk = np.pad(rows, ((0, block - len(rows)), (0, 0)))
         vectors = jax.device_put(chunk)
         best = [
@@ -122,17 +122,27 @@ def _hits(best: list[Best], num_queries: int, k: int) -> Hits:
     )
 
 
-def _require_finite(name: str, vectors: np.ndarray, first: int) -> None:
-    # A sum is finite only if each number is; it is the quicker check.
+def _finite(
+    name: str, vectors: np.ndarray, first: int = 0
+) -> Float32[np.ndarray, "N D"]:
+    """Return the vectors in float32; raise ValueError if one is not finite there.
+
+    Args:
+        first: the number of the first, for the message.
+    """
+    # float64 may hold more than the device. A sum is finite only if each number is; it
+    # is the quicker check.
     with np.errstate(over="ignore", invalid="ignore"):
+        vectors = np.asarray(vectors, np.float32)
         if np.isfinite(vectors.sum()):
-            return
+            return vectors
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         raise ValueError(
             f"{name}: vector {first + wrong[0]} holds NaN or infinity; it has no "
             "similarity. Make it again, or leave it out."
         )
+    return vectors
 
 
 def _prepare(
