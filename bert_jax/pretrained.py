@@ -123,6 +123,8 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
             f"{path} does not exist; name a workdir of `bert-jax pretrain` or "
             f"`finetune`, a checkpoint, or a directory of a model.{hint(path)}"
         )
+    if directory.is_file():
+        raise ValueError(f"{path} is a file; name the directory, {directory.parent}.")
     directory, problems = find_checkpoint(directory)
     for problem in problems:
         warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=4)

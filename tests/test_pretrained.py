@@ -291,6 +291,8 @@ def test_a_model_says_which_head_it_lacks(tmp_path):
         encoder.fill_mask("the [MASK]")
     with pytest.raises(ValueError, match="no next_sentence head .head=encoder., which"):
         encoder.next_sentence("the cat", "a mat")
+    with pytest.raises(ValueError, match="is a file; name the directory, .*encoder"):
+        bert_jax.load(tmp_path / "encoder" / "model.safetensors")
     masked_lm = bert_jax.load(stored("BertForMaskedLM").write(tmp_path / "masked_lm"))
     with pytest.raises(ValueError, match="no next_sentence head .head=masked_lm., whi"):
         masked_lm.next_sentence("the cat", "a mat")

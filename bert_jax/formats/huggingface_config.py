@@ -105,7 +105,9 @@ def _bert_config(
 ) -> BertConfig:
     _require_own_class(family, values.get("auto_map"))
     values = family.bert_values(values)
-    _require_values(values, SUPPORTED_VALUES)
+    # transformers takes null there for the default.
+    given = {name: value for name, value in values.items() if value is not None}
+    _require_values(given, SUPPORTED_VALUES)
     fields = {name: values[name] for name in SIZES + RATES if name in values}
     act = values.get("hidden_act", "gelu")
     if not isinstance(act, str) or act not in ACTIVATIONS:
@@ -242,6 +244,7 @@ def _labels(values: JsonObject) -> tuple[str, ...]:
     names = tuple(labels.get(str(i)) for i in range(count))
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(
-            f'id2label={quoted(labels)} must name each class by "0", "1", … in turn.'
+            f'id2label={quoted(labels)} must name each class by "0", "1", … in turn, '
+            "and each name is a text."
         )
     return names

@@ -269,6 +269,13 @@ def test_the_first_released_files_keep_both_heads(tmp_path):
     assert_same(one.params, other.params)
 
 
+def test_null_is_the_default_of_what_has_one_value(tmp_path):
+    files = stored("BertModel")
+    names = ("position_embedding_type", "is_decoder", "pruned_heads")
+    files.config |= dict.fromkeys(names)
+    assert read(files.write(tmp_path / "model")).config.head == "encoder"
+
+
 def test_default_names_do_not_count_classes(tmp_path):
     """transformers 2 wrote the names of two classes beside any `num_labels`."""
     files = stored("BertForSequenceClassification")
