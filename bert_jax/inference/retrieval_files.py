@@ -57,10 +57,12 @@ def read_collection(directory: Path, split: str) -> Collection:
     corpus = _read_texts(directory / CORPUS, ("title", "text"))
     queries = _read_texts(directory / QUERIES, ("text",))
     notes = []
-    if empty := [name for name, text in corpus.items() if not text]:
-        notes.append(
-            f"{directory / CORPUS}: {counted(empty, 'documents')} without text."
-        )
+    for file, texts, what in (
+        (CORPUS, corpus, "documents"),
+        (QUERIES, queries, "queries"),
+    ):
+        if empty := [name for name, text in texts.items() if not text]:
+            notes.append(f"{directory / file}: {counted(empty, what)} without text.")
     folder = directory / "qrels"
     path = folder / f"{split}.tsv"
     if not folder.exists():

@@ -23,7 +23,7 @@ from bert_jax.tasks.task import Task
 from bert_jax.terminal.messages import warn
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training import loop
-from bert_jax.training.callbacks import Callback
+from bert_jax.training.callbacks import Callback, Callbacks
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume, find_resume_on_all
@@ -98,6 +98,7 @@ def fit(
 
 def fit_run(run: Run[RunConfig]) -> dict[str, float]:
     """Write the files of a run into its workdir, and train."""
+    Callbacks(run.callbacks)  # a wrong one is refused before anything is written
     run = dataclasses.replace(run, resume=write_run_files(run))
     share_compilation_cache(run.workdir)
     if is_primary() and (line := run.config.optimizer.rate_warning()):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from bert_jax.storage.encodings import remedy_of
-from bert_jax.tables.memory import MemoryTable
+from bert_jax.tables.memory import IN_MEMORY, MemoryTable
 from bert_jax.tables.standard_input import stdin_reader
 
 ItemT = TypeVar("ItemT")
@@ -61,6 +61,8 @@ def require_file(path: str | Path, remedy: str) -> None:
     if isinstance(path, MemoryTable) or Path(path).is_file():
         return
     kind = ""
+    if str(path).endswith(IN_MEMORY):
+        remedy = "a workdir keeps no rows: pass them again, or a file."
     if Path(path).exists():
         kind = " but a directory" if Path(path).is_dir() else " but a pipe or a device"
     raise FileNotFoundError(f"{path} is not a file{kind}; {remedy}")

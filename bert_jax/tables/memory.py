@@ -11,6 +11,8 @@ from bert_jax.tables.rows import TableRow
 RowsInMemory = object
 """The name of a file; or a list of dicts, or a table of pandas, polars, pyarrow or
 datasets: none of these libraries is imported, and so the class is open."""
+IN_MEMORY = " (in memory)"
+"""Ends the name of rows, which is all that a workdir has of them."""
 _MISSING = ("NAType", "NaTType")
 """The classes of what pandas writes where a value is missing, besides NaN."""
 
@@ -30,7 +32,7 @@ class MemoryTable(str):
         Raises:
             ValueError: it is no table.
         """
-        table = super().__new__(cls, f"{name} (in memory)")
+        table = super().__new__(cls, name + IN_MEMORY)
         table._records = tuple(_records(rows, name))
         return table
 

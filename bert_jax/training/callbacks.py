@@ -43,7 +43,7 @@ class Callbacks:
             if not isinstance(callback, Callback):
                 raise TypeError(
                     f"callbacks holds {callback!r:.80}, which is no bert_jax.Callback; "
-                    "derive its class from that."
+                    "pass an object of a class that derives from it."
                 )
         self._callbacks = callbacks
 

@@ -332,6 +332,13 @@ def test_damaged_corpora(folder, tmp_path, corpus, message):
         read_collection(tmp_path, "test")
 
 
+def test_queries_without_text_are_named(folder, tmp_path):
+    copy = shutil.copytree(folder, tmp_path / "beir")
+    lines(copy / "queries.jsonl", [{"_id": "q0", "text": " "}])
+    (note, *_) = read_collection(copy, "test").notes
+    assert note.endswith("queries.jsonl: 1 queries (q0) without text.")
+
+
 def test_queries_search_the_rows_of_a_file(pretrained, tmp_path, capsys):
     texts = ["The judge finds the door.", "", "The clerk hides the river, and more."]
     (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n")

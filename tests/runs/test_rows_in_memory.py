@@ -150,6 +150,12 @@ def test_what_is_no_table_of_examples_is_refused(
 
 
 @pytest.mark.slow
+def test_a_model_in_memory_is_no_start(tmp_path):
+    with pytest.raises(ValueError, match="must be a path .*bert.save.*name that"):
+        bert_jax.finetune("text-classification", tmp_path / "run", model=object())
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_learns_from_rows_as_from_a_file(encoder_checkpoint, tmp_path, capsys):
     """The second call resumes by the files, and finds the same examples."""
     table = tmp_path / "rows.jsonl"
@@ -173,7 +179,10 @@ def test_a_run_learns_from_rows_as_from_a_file(encoder_checkpoint, tmp_path, cap
     assert bert_jax.finetune(by_file, tmp_path / "run") == scores
     recorded = json.loads((tmp_path / "run" / "config.json").read_text())["data"]
     assert recorded["train"] == "train (in memory)"
-    with pytest.raises(FileNotFoundError, match=r"^train \(in memory\) is not a file"):
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"^train \(in memory\) is not a file; .*pass them again",
+    ):
         bert_jax.evaluate(tmp_path / "run")
     by_rows, by_file = (
         bert_jax.evaluate(tmp_path / "run", data)[0] for data in (ROWS, table)

@@ -92,6 +92,13 @@ def test_the_run_goes_on_after_an_exception(recorded, config, tmp_path, capsys):
     assert_same_run(tmp_path / "run", recorded[1])
 
 
+@pytest.mark.usefixtures("unchecked_types")
+def test_a_class_in_place_of_an_object_is_refused_before_the_run(config, tmp_path):
+    with pytest.raises(TypeError, match="Recorder.*pass an object of a class"):
+        pretrain(config, tmp_path / "run", callbacks=[Recorder])
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
 @pytest.mark.slow
 def test_an_exception_can_end_the_run(recorded, config, tmp_path):
     with pytest.raises(RuntimeError, match="callback Strict failed at step 2: OSErr"):
