@@ -7,7 +7,11 @@ import math
 
 from etils import epath
 
-from bert_jax.storage.files import atomic_write, require_regular_file
+from bert_jax.storage.files import (
+    atomic_file,
+    name_path_in_errors,
+    require_regular_file,
+)
 
 METRICS = "metrics.jsonl"
 TRAIN, VALIDATION = "train", "validation"
@@ -23,24 +27,37 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
     if not path.exists():
         return
     require_regular_file(path)
-    kept_lines = []
+    # Line by line: that of the rows of each step may be larger than the memory.
+    with (
+        path.open("rb") as old,
+        atomic_file(path) as temporary,
+        name_path_in_errors(path),
+        temporary.open("xb") as new,
+    ):
+        for number, content in enumerate(old, 1):
+            if line := _kept_line(content, step, f"{path}, line {number}"):
+                new.write(line)
+
+
+def _kept_line(content: bytes, step: int, where: str) -> bytes:
+    """Return a line if it is of `step` or an earlier one, else b"".
+
+    Raises:
+        ValueError: it is not JSON, and not a last one without its end.
+    """
+    remedy = "repair or move the file away."
     try:
-        lines = path.read_text().split("\n")
+        line = content.decode().rstrip("\r\n")
+        is_kept = line and json.loads(line)["step"] <= step
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 ({error}); repair or move the file away."
-        ) from error
-    for number, line in enumerate(lines, 1):
-        try:
-            if line and json.loads(line)["step"] <= step:
-                kept_lines.append(line + "\n")
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            if number < len(lines):
-                raise ValueError(
-                    f"{path}, line {number} is not a metrics line ({error}); repair or "
-                    "move the file away."
-                ) from error
-    atomic_write(path, "".join(kept_lines).encode())
+        raise ValueError(f"{where} is not UTF-8 ({error}); {remedy}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if content.endswith(b"\n"):
+            raise ValueError(
+                f"{where} is not a metrics line ({error}); {remedy}"
+            ) from error
+        return b""
+    return f"{line}\n".encode() if is_kept else b""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+import tracemalloc
 
 import pytest
 from etils import epath
@@ -35,6 +36,18 @@ def test_a_broken_line_in_the_middle_is_not_ours_to_drop(tmp_path):
     with pytest.raises(ValueError, match="line 2 is not a metrics line"):
         keep_lines_until(epath.Path(path), 2)
     assert "nonsense" in path.read_text()
+
+
+def test_rows_of_many_steps_are_not_in_memory_at_once(tmp_path):
+    path, row = tmp_path / "examples.jsonl", list(range(500))
+    with path.open("w") as file:
+        for step in range(1, 101):
+            file.write(f"{json.dumps({'step': step, 'rows': row})}\n")
+    tracemalloc.start()
+    keep_lines_until(epath.Path(path), 79)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < path.stat().st_size / 4 and len(lines(path)) == 79
 
 
 def test_a_report_goes_on_where_the_run_does(tmp_path, capsys):
