@@ -18,6 +18,12 @@ import numpy as np
 from jaxtyping import Int64
 
 PairObjective = Literal["nsp", "sop", "none"]
+LABEL_MEANINGS = {
+    "nsp": {0: "follows", 1: "random", -1: "none"},
+    "sop": {0: "in order", 1: "swapped", -1: "none"},
+    "none": {-1: "none"},
+}
+"""What the label of a pair says of its second segment, by the objective."""
 PairSpan = tuple[int, int, int, int, int]
 """Start and end of the first segment, start and end of the second, and the label."""
 

@@ -239,6 +239,12 @@ def test_a_dry_run_shows_all_pairs_of_a_packed_row(packed, small_config):
     assert f"(second segment: {', '.join(labels)})" in lines[place]
     assert lines[place + 1].split().count("[CLS]") == len(labels)
     assert "batch end: [8, 4] uint16" in lines
+    manifest = dataset.manifest | {"pairs": "sop"}
+    ordered = dataclasses.replace(dataset, manifest=manifest)
+    said = list(details(config, ordered, task))[place]
+    assert said == lines[place].replace("follows", "in order").replace(
+        "random", "swapped"
+    )
 
 
 @pytest.mark.parametrize("field", ["mask_token_id", "vocab_size"])

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, UInt32
 
 from bert_jax.config import PretrainConfig, RunConfig
+from bert_jax.data.pairs import LABEL_MEANINGS
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.records import Dataset
 from bert_jax.distributed.sharding import path_name
@@ -136,7 +137,7 @@ def details(
         text, predictions = decode_masked(masked, row, dataset)
         is_pair = batch["end"][row] > 0
         labels = batch["next_sentence_label"][row, is_pair].tolist()
-        names = {0: "follows", 1: "random", -1: "none"}
+        names = LABEL_MEANINGS[dataset.manifest["pairs"]]
         second_segments = ", ".join(names[label] for label in labels)
         yield f"first batch, row {row} (second segment: {second_segments}):"
         yield f"  {text}"

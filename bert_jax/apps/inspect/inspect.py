@@ -15,6 +15,7 @@ from bert_jax.checkpoints.steps import (
 )
 from bert_jax.config import BertConfig
 from bert_jax.config.serialization import differences, to_dict
+from bert_jax.data.pairs import LABEL_MEANINGS
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.data.text_report import TextReport
 from bert_jax.distributed.sharding import path_name
@@ -26,11 +27,6 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training import score_table
 
 _NUM_ROWS, _NUM_TOKENS, _NUM_LISTED = 3, 24, 12
-_MEANINGS = {
-    "nsp": {0: "follows", 1: "random", -1: "none"},
-    "sop": {0: "in order", 1: "swapped", -1: "none"},
-    "none": {-1: "none"},
-}
 
 
 def inspect(path: str, checksums: bool = False) -> Iterator[str]:
@@ -121,7 +117,7 @@ def dataset_lines(dataset: Dataset) -> Iterator[str]:
 
 def row_lines(row: np.void, dataset: Dataset) -> Iterator[str]:
     """The first tokens of each segment of each pair of a row."""
-    meanings = _MEANINGS[dataset.manifest["pairs"]]
+    meanings = LABEL_MEANINGS[dataset.manifest["pairs"]]
     fields = (row[f] for f in ("first", "second", "end", "next_sentence_label"))
     for first, second, end, label in zip(*fields, strict=True):
         if not end:
