@@ -1,6 +1,7 @@
 """`bert-jax fill`."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +36,9 @@ def read_fill(
 ) -> FillOptions:
     """Parse the arguments; the model may also stand before the texts."""
     first, others = "".join(arguments[:1]), list(arguments[1:])
-    is_model = first.startswith("hf:") or (first and Path(first).is_dir())
+    # A word with neither blanks nor a mask is no text to fill, but a misspelt place.
+    is_word = re.fullmatch(r"[^-<[\s][^<[\s]*", first)
+    is_model = is_word or (first and Path(first).is_dir())
     if is_model and option_value(arguments, "--model") is None:
         arguments = [*others, "--model", first]
     return parse(options_class, arguments, verb)

@@ -53,3 +53,4 @@ def test_a_model_that_fills_no_masks(encoder_checkpoint, refused):
         "fill", ONE, "--model", str(encoder_checkpoint)
     )
     assert "fill needs --model" in refused("fill", ONE)
+    assert "runs/mien does not exist; name" in refused("fill", "runs/mien", ONE)

@@ -141,9 +141,10 @@ def extend(
     model = load_pretrained(source)
     pieces = split_words(words, model.tokenizer) if words else {}
     if not pieces and positions is None:
+        found = "each word is one token already" if words else "no words are given"
         raise ValueError(
-            "there is nothing to add: each word is one token already; pass --words "
-            "with others, or --positions."
+            f"there is nothing to add: {found}; pass --words with others, or "
+            "--positions."
         )
     larger = add_words(model, pieces) if pieces else model
     if positions is not None:

@@ -59,7 +59,11 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
         yield from workdir_lines(directory, checksums)
     elif (directory / RUNS).exists():
         yield from runs_lines(directory)
-    yield from model_lines(path)
+    try:
+        yield from model_lines(path)
+    except FileNotFoundError as error:
+        also = "A dataset or a vocabulary may be named, too."
+        raise FileNotFoundError(f"{error} {also}") from error
 
 
 def is_vocabulary(directory: epath.Path) -> bool:

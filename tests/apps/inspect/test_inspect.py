@@ -58,7 +58,9 @@ def test_a_broken_checkpoint_is_named_and_passed_over(pretrained, tmp_path):
 
 
 def test_what_is_none_of_these_is_refused(tmp_path, refused):
-    assert "holds no complete checkpoint" in refused("inspect", str(tmp_path))
+    line = refused("inspect", str(tmp_path))
+    assert "holds no complete checkpoint" in line
+    assert line.endswith("A dataset or a vocabulary may be named, too.")
     assert "is not a directory; name one to inspect." in refused(
         "inspect", str(tmp_path / "absent")
     )
