@@ -232,10 +232,15 @@ def read_own_length(directory: epath.Path) -> int:
 
 
 def read_finetuning(directory: epath.Path) -> FinetuneConfig | None:
-    """Return the configuration of the run that fine-tuned a model; None: no run did."""
+    """Return the configuration of the run that fine-tuned a model; None: no run did.
+
+    Its `data.label_names` are left out: they are the names of the model's classes.
+    """
     if "task" not in read_config(model_directory(directory)):
         return None
-    return read_config_as(directory, "", FinetuneConfig)
+    config = read_config_as(directory, "", FinetuneConfig)
+    data = dataclasses.replace(config.data, label_names=())
+    return dataclasses.replace(config, data=data)
 
 
 def read_positions(directory: epath.Path) -> int:

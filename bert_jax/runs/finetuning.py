@@ -225,7 +225,8 @@ def score_test_file(
     """
     if not config.data.test:
         return {}
-    data = dataclasses.replace(config.data, validation=config.data.test)
+    changes = {"validation": config.data.test, "label_names": ()}
+    data = dataclasses.replace(config.data, **changes)
 
     def scores() -> dict[str, float]:
         test, *_ = evaluate_and_report(

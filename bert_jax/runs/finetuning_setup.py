@@ -109,7 +109,6 @@ def load_start(
         model_config = read_config_as(checkpoint, "model", BertConfig)
         tokenizer = Tokenizer.load(checkpoint / "tokenizer")
         data = read_config_as(checkpoint, "data", ExamplesConfig)
-        model_config = named_as(model_config, config.data)
         return Start(
             model_config, tokenizer, None, data.embedding, data.split, data.max_length
         )

@@ -200,3 +200,28 @@ def test_what_to_type_next_is_said(config, tmp_path, capsys):
     assert command[:2] == ["bert-jax", "predict"]
     assert any(f"'{workdir}'" in line for line in after)
     assert np.array([len(line) for line in after]).max() < 400
+
+
+@pytest.mark.parametrize("names", [("judge", "clerk"), ("clerk", "baker")])
+def test_new_names_of_classes_are_given_once(names, reviews, classifier, tmp_path):
+    """Also where the new name of one class is the old name of another."""
+    first, second = names
+    new_names = (f"clerk={first}", f"judge={second}")
+    table = tmp_path / "train.csv"
+    rows = reviews.read_text().replace("clerk", "\0").replace("judge", second)
+    table.write_text(rows.replace("\0", first))
+    config = classifier_config(table, classifier, num_steps=1, rate_by_size=False)
+    data = dataclasses.replace(config.data, label_names=new_names, test=str(table))
+    config = dataclasses.replace(config, data=data)
+    scores = finetune(config, tmp_path / "run")
+    again, _ = evaluate(tmp_path / "run", str(table))
+    assert again == {name: scores[f"test_{name}"] for name in again}
+    assert scores["f1_" + names[0]] != scores["f1_" + names[1]]
+    assert again["f1_" + names[0]] == pytest.approx(scores["f1_" + names[0]], abs=0.1)
+    assert finetune(config, tmp_path / "run") == scores
+    # Those of a file to score are given to the names that the model has now.
+    options = [
+        f"{new}={old}" for old, new in zip(("clerk", "judge"), names, strict=True)
+    ]
+    arguments = ["evaluate", str(tmp_path / "run"), "--input", str(reviews)]
+    assert main([*arguments, "--data.label-names", *options]) == 0
