@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from etils import epath
 
+from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import from_dict
 from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import (
@@ -233,8 +234,8 @@ def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> Conf
         ValueError: the file is no configuration, or lacks the key.
     """
     path, values = directory / "config.json", read_config(directory)
-    # Beside a run's fields, a saved model may have how it makes vectors.
-    run = {key: value for key, value in values.items() if key != "embedding"}
+    # Beside a run's fields are its history and how a saved model makes vectors.
+    run = {k: v for k, v in values.items() if k not in ("embedding", HISTORY)}
     section = values.get(name) if name else run
     if not isinstance(section, dict):
         raise ValueError(

@@ -19,7 +19,7 @@ from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.example_report import unknown_tokens
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Split, Splits
-from bert_jax.tasks.splits import fingerprint
+from bert_jax.tasks.splits import content_fingerprint, fingerprint
 from bert_jax.tasks.texts.classes import ClassTask, balanced_rows, balanced_weights
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -53,13 +53,6 @@ def chosen_config(
     return dataclasses.replace(config, data=data, init_from=start)
 
 
-def _contents(examples: Sequence[Example]) -> str:
-    """Return the fingerprint of examples whose files may be moved."""
-    names = {field.name for e in examples[:1] for field in dataclasses.fields(e)}
-    places: Any = dict.fromkeys(names & {"where", "path"}, "")
-    return fingerprint([dataclasses.replace(e, **places) for e in examples])
-
-
 def with_fingerprints(
     data: ExamplesConfig, train: Sequence[Example], splits: Splits
 ) -> ExamplesConfig:
@@ -80,8 +73,8 @@ def with_fingerprints(
     return dataclasses.replace(
         data,
         fingerprint=own,
-        validation_fingerprint=_contents(splits.validation),
-        test_fingerprint=_contents(splits.test) if splits.test else "",
+        validation_fingerprint=content_fingerprint(splits.validation),
+        test_fingerprint=content_fingerprint(splits.test) if splits.test else "",
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from etils import epath
 
-from bert_jax.checkpoints.steps import CHECKPOINTS
+from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.checks import MAX_SEED, require
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary
+from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_examples import (
     chosen_config,
@@ -28,6 +29,8 @@ from bert_jax.storage.manifest import escapes
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tables.memory import RowsInMemory
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.splits import changed_splits
 from bert_jax.training.faults import DivergedRun
 from bert_jax.training.resume import require_no_other_files
 from bert_jax.training.score_table import runs_json
@@ -126,10 +129,11 @@ def finetune_runs(
     config, done = resolve_runs(config, root, seeds)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
+    shared: JsonObject = {"config": to_dict(config), "models": model_hashes(config)}
     with each_line_once():
         for run in grid(config, seeds, sweep):
             if run.name not in {other["name"] for other in done}:
-                _add_run(run, done, config, root)
+                _add_run(run, done, shared, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
@@ -160,11 +164,18 @@ def resolve_runs(
     summary = read_runs_file(root)
     config = with_pinned_models(config, summary["config"])
     require_same_config(summary["config"], config, root / RUNS)
+    if "models" in summary:  # not of an older version
+        require(
+            summary["models"] == model_hashes(config),
+            f"{root / RUNS} lists runs from other files of {config.init_from}"
+            f"{config.teacher and f' or {config.teacher}'}; choose another --workdir.",
+        )
+    require_same_examples(config, root / summary["runs"][0]["name"], root / RUNS)
     return config, summary["runs"]
 
 
 def _add_run(
-    run: SweepRun, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
+    run: SweepRun, done: list[JsonObject], shared: JsonObject, root: epath.Path
 ) -> None:
     """Train a run, add its scores to `done`, and write `runs.json`.
 
@@ -184,13 +195,44 @@ def _add_run(
         other["scores"] = {k: v for k, v in other["scores"].items() if k in common}
     if not is_primary():
         return
-    values = {"config": to_dict(config)} | runs_json(done) | {"runs": done}
+    values = shared | runs_json(done) | {"runs": done}
     write_json(values, root / RUNS)
     for other in done:
         checkpoints = root / other["name"] / CHECKPOINTS
         removable = other["name"] != values["best"] and checkpoints.exists()
         if removable and not escapes(root, checkpoints):  # a link's target stays
             checkpoints.rmtree()
+
+
+def model_hashes(config: FinetuneConfig) -> list[str]:
+    """Return the sha256 of each file of the models that runs start and learn from."""
+    names = filter(None, (config.init_from, config.teacher))
+    models = [load_pretrained(name, config.allow_extra) for name in names]
+    files = [file for model in models for file in model.sources]
+    # A run that ends may remove its optimizer's state.
+    return [f["sha256"] for f in files if not f["path"].startswith("optimizer/")]
+
+
+def require_same_examples(
+    config: FinetuneConfig, run: epath.Path, path: epath.Path
+) -> None:
+    """Raise ValueError unless the files hold the examples of a run that is done.
+
+    Args:
+        run: its directory.
+        path: the list of runs, for the message.
+    """
+    if not (run / "config.json").exists():
+        return
+    before, data = read_config_as(run, "", FinetuneConfig), config.data
+    places = {n: getattr(data, n) for n in ("path", "train", "validation", "test")}
+    data = dataclasses.replace(before.data, **places, label_names=())
+    changed = changed_splits(finetuning_task(config.task, data, before.model))
+    require(
+        not changed,
+        f"{path} lists runs with other examples of data.{' and data.'.join(changed)}; "
+        "choose another --workdir.",
+    )
 
 
 def require_same_config(

@@ -1,9 +1,11 @@
 """The splits of a task's examples: their files, and those held out for validation."""
 
+import dataclasses
 import hashlib
 import math
 import os
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +36,34 @@ def fingerprint(examples: Sequence[Example]) -> str:
         line = f"{_NAMES_OF_0_1_0.get(name, name)}{fields}\n"
         digest.update(line.encode())
     return digest.hexdigest()
+
+
+def content_fingerprint(examples: Sequence[Example]) -> str:
+    """Return the fingerprint of examples whose files may be moved."""
+    names = {field.name for e in examples[:1] for field in dataclasses.fields(e)}
+    places: Any = dict.fromkeys(names & {"where", "path"}, "")
+    return fingerprint([dataclasses.replace(e, **places) for e in examples])
+
+
+def changed_splits(task: FinetuningTask) -> list[str]:
+    """Return which files hold other examples than those of the run, such as "train".
+
+    Args:
+        task: with the settings and the model of the run; its files may have new names.
+    """
+    data, splits = task.data, read_splits(task)
+    if fingerprint(splits.train) != data.fingerprint:
+        return ["train"]
+    matched = match_splits(task, splits)
+    pairs = {
+        "validation": (matched.validation, data.validation_fingerprint),
+        "test": (matched.test, data.test_fingerprint),
+    }
+    return [
+        name
+        for name, (examples, before) in pairs.items()
+        if before and content_fingerprint(examples) != before
+    ]
 
 
 def split_file(

@@ -3,8 +3,10 @@
 import csv
 import dataclasses
 import json
+import shutil
 
 import pytest
+from run_helpers import classifier_config
 
 import bert_jax
 from bert_jax.cli.main import main
@@ -216,3 +218,29 @@ def test_a_sweep_of_steps_trains_each_setting_once():
     runs = list(grid(config, seeds=1, sweep=True))
     assert len(runs) == len(LEARNING_RATES) * len(BATCH_SIZES)
     assert {run.config.num_epochs for run in runs} == {config.num_epochs}
+
+
+def test_runs_share_their_examples_and_their_source(
+    reviews, encoder_checkpoint, tmp_path
+):
+    source, train, validation = (
+        tmp_path / name for name in ("source", "a.csv", "b.csv")
+    )
+    shutil.copytree(encoder_checkpoint, source)
+    for path in (train, validation):
+        path.write_bytes(reviews.read_bytes())
+    config = classifier_config(train, source, num_steps=1)
+    data = dataclasses.replace(config.data, validation=str(validation))
+    config = dataclasses.replace(config, data=data)
+    runs = finetune_runs(config, tmp_path / "runs", 1)
+    assert finetune_runs(config, tmp_path / "runs", 1) == runs
+    for path in (validation, train):
+        path.write_text(path.read_text().replace("letter 7", "letters"))
+        with pytest.raises(ValueError, match="other examples of data.") as error:
+            finetune_runs(config, tmp_path / "runs", 2)
+        assert ("data.validation;" in str(error.value)) == (path == validation)
+        path.write_bytes(reviews.read_bytes())
+    shutil.rmtree(source)
+    shutil.copytree(tmp_path / "runs" / runs[0]["name"], source)
+    with pytest.raises(ValueError, match=f"runs from other files of {source};"):
+        finetune_runs(config, tmp_path / "runs", 2)
