@@ -225,8 +225,7 @@ def score_test_file(
     """
     if not config.data.test:
         return {}
-    changes = {"validation": config.data.test, "label_names": ()}
-    data = dataclasses.replace(config.data, **changes)
+    data = dataclasses.replace(config.data, validation=config.data.test, label_names=())
 
     def scores() -> dict[str, float]:
         test, *_ = evaluate_and_report(
