@@ -202,7 +202,8 @@ class FinetuneConfig(RunConfig):
     eval_every: int = 0
     """Steps between two evaluations on the validation examples; 0: one epoch."""
     checkpoint_every: int = 0
-    """Steps between two checkpoints; 0: one epoch. The last step always has one."""
+    """Steps between two checkpoints; 0: as eval_every. The last step always has one,
+    and each evaluation that is the best so far."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.steps import CHECKPOINTS
-from bert_jax.config import RunConfig
+from bert_jax.config import FinetuneConfig, RunConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.data.pipeline import stream
 from bert_jax.distributed.collectives import (
@@ -259,6 +259,10 @@ class _TrainingRun:
             self._report.write(self._step, VALIDATION, scores, note)
             if self._step:
                 self._checkpoints.record_score(self._step, score)
+            # The model of a fine-tuning run is its best checkpoint.
+            is_model = isinstance(self._config, FinetuneConfig)
+            if is_model and self._best.step == self._step != self._saved_step:
+                self._save()
             self._callbacks.on_evaluation(self._step, scores)
         self._clock.restart()
         return scores

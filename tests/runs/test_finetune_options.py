@@ -94,6 +94,11 @@ def taken(examples, predictions):
     return {"step": 0.5}
 
 NUMBER = 3
+CALLS = []
+
+def falling(examples, predictions):
+    CALLS.append(1)
+    return {"falling": -len(CALLS)}
 """
 
 
@@ -170,6 +175,15 @@ def test_a_function_that_fails_ends_the_run(config, tmp_path, module, function):
     own = dataclasses.replace(config, compute_metrics=f"{module}:{function}")
     with pytest.raises(RuntimeError, match=f"compute_metrics: {function} "):
         finetune(own, tmp_path / "run")
+
+
+def test_the_best_evaluation_has_a_checkpoint(config, tmp_path, module, capsys):
+    own = {"compute_metrics": f"{module}:falling", "checkpoint_every": 3}
+    own = dataclasses.replace(config, **own, eval_every=1, num_steps=3)
+    assert finetune(own, tmp_path / "run")["falling"] == -1
+    assert "The best checkpoint is that of step 1." in capsys.readouterr().out
+    steps = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert steps == {"1", "3"}
 
 
 def test_a_test_file_is_read_before_training(config, tmp_path):
