@@ -10,7 +10,7 @@ from etils import epath
 from jax.sharding import Mesh
 
 from bert_jax.checkpoints.steps import read_config_as
-from bert_jax.config import BertConfig, FinetuneConfig
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.distributed.collectives import (
     raise_on_all_processes,
     run_on_primary,
@@ -43,6 +43,7 @@ from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.callbacks import Callback
 from bert_jax.training.loggers import require_loggers
+from bert_jax.training.resume import SCORE_FIELDS, fields_among
 from bert_jax.training.run import Run
 
 BEFORE = "before_"
@@ -115,12 +116,12 @@ def finetune(
         config, score = setup.config, on_primary(own_metrics)
         with raise_on_all_processes():
             run, note = resolve_run(setup, locked, mesh, score, extend)
-        if final_scores(path, config, resume) is None:
+        has_ended = final_scores(path, config, resume) is not None
+        if not has_ended:
             say_on_primary([line for line in (note, examples_line(setup)) if line])
             fit_run(dataclasses.replace(run, callbacks=callbacks))
         drop_optimizer_states(path, config)
-        scores = with_start(best_scores(path), start_scores(path), config.init_from)
-    scores |= score_test_file(config, workdir, own_metrics)
+        scores = end_scores(run, has_ended, own_metrics)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     return scores | {f"{BASELINE}{rule}": value}
@@ -214,25 +215,44 @@ def on_primary(
     return lambda values: run_on_primary(lambda: own_scores(function, values))
 
 
-def score_test_file(
-    config: FinetuneConfig,
+def end_scores(
+    run: Run[FinetuneConfig], has_ended: bool, compute_metrics: ComputeMetrics | None
+) -> dict[str, float]:
+    """Return the scores of the best checkpoint; those on a test file as "test_NAME".
+
+    Args:
+        has_ended: whether the run had ended at an earlier call.
+    """
+    workdir, config = run.workdir, run.config
+    if has_ended and fields_among(run.changed, SCORE_FIELDS):
+        say_on_primary(["The validation examples have changed; they are scored."])
+        scores = score_best(workdir, config.data, compute_metrics)
+    else:
+        start = start_scores(workdir)
+        scores = with_start(best_scores(workdir), start, config.init_from)
+    if config.data.test:
+        data = dataclasses.replace(config.data, validation=config.data.test)
+        tested = score_best(workdir, data, compute_metrics)
+        scores |= {f"test_{name}": value for name, value in tested.items()}
+    return scores
+
+
+def score_best(
     workdir: str | os.PathLike[str],
+    data: ExamplesConfig,
     compute_metrics: ComputeMetrics | None = None,
 ) -> dict[str, float]:
-    """Return the scores of the best checkpoint on `data.test`, as "test_NAME".
+    """Return the scores of the best checkpoint on validation examples, and a baseline.
 
-    The primary process computes them; they are {} if no file is named.
+    The primary process computes them.
     """
-    if not config.data.test:
-        return {}
-    data = dataclasses.replace(config.data, validation=config.data.test, label_names=())
+    data = dataclasses.replace(data, label_names=())  # the model has the names
 
     def scores() -> dict[str, float]:
         test, *_ = evaluate_and_report(
             workdir, data, "", "validation", compute_metrics=compute_metrics
         )
-        scores = test.scores | test.source.baseline
-        return {f"test_{name}": value for name, value in scores.items()}
+        return test.scores | test.source.baseline
 
     return run_on_primary(scores)
 

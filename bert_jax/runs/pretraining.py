@@ -8,6 +8,7 @@ from typing import TypeVar
 import jax
 
 from bert_jax.config import PretrainConfig
+from bert_jax.config.serialization import with_changes
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
@@ -178,14 +179,23 @@ def pretrain(
                 config, dataset, locked, extend, named_shape, hours=hours
             )
         scores = final_scores(run.workdir, run.config, run.resume)
+        config = run.config if scores is None else scored_config(run)
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
             _say_first(note, run.config, dataset)
             scores = fit_run(dataclasses.replace(run, callbacks=callbacks))
         drop_optimizer_states(run.workdir, run.config)
-    baseline = unigram_baseline(run.config, dataset) if scores and is_primary() else {}
+    baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
+
+
+def scored_config(run: Run[PretrainConfig]) -> PretrainConfig:
+    """Return the configuration of the scores of a run that has ended."""
+    rows = [c["before"] for c in run.changed if c["field"] == "eval_rows"]
+    if rows and is_primary():
+        say(f"The run has ended, and its scores are of eval_rows={rows[0]}.")
+    return with_changes(run.config, [("eval_rows", number) for number in rows])
 
 
 def resolve_run(

@@ -221,6 +221,23 @@ def test_a_finished_run_is_left_as_it_is(uninterrupted, config, tmp_path):
     assert_same_run(workdir, uninterrupted[0])
 
 
+def test_a_finished_run_is_scored_on_a_file_that_has_changed(
+    uninterrupted, config, tmp_path, capsys
+):
+    workdir, dev = tmp_path / "run", tmp_path / "dev.csv"
+    shutil.copytree(uninterrupted[0], workdir)
+    lines = Path(config.data.validation).read_text().splitlines()
+    dev.write_text("\n".join([*lines[:8], *([lines[3]] * 8)]) + "\n")
+    record = (workdir / "config.json").read_text()
+    (workdir / "config.json").write_text(
+        record.replace(config.data.validation, str(dev))
+    )
+    data = dataclasses.replace(config.data, validation=str(dev))
+    scores = finetune(dataclasses.replace(config, data=data), workdir)
+    assert scores == evaluate(workdir, str(dev))[0]
+    assert "examples have changed; they are scored" in capsys.readouterr().out
+
+
 def test_another_training_file_is_refused(uninterrupted, config, tmp_path):
     """It may be moved, but not changed."""
     moved = tmp_path / "moved.csv"

@@ -258,3 +258,15 @@ def test_a_checkpoint_that_cannot_be_written_is_the_runs_failure(
     ):
         pretrain(config, tmp_path)
     assert not (tmp_path / "checkpoints" / "4").exists()
+
+
+def test_the_baseline_of_a_finished_run_is_of_the_rows_that_were_scored(
+    pretrained, small_config, tmp_path, capsys
+):
+    shutil.copytree(pretrained, tmp_path / "run")
+    scores = pretrain(small_config, tmp_path / "run")
+    assert "unigram_loss" in scores
+    fewer = dataclasses.replace(small_config, eval_rows=1)
+    assert pretrain(fewer, tmp_path / "run") == scores
+    rows = small_config.eval_rows
+    assert f"its scores are of eval_rows={rows}." in capsys.readouterr().out
