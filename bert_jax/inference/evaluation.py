@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig
+from bert_jax.config.checks import require
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
 from bert_jax.pretrained import (
@@ -38,7 +39,7 @@ from bert_jax.tasks.own_metrics import ComputeMetrics, own_scores
 from bert_jax.tasks.pairs.prompts import chosen_embedding
 from bert_jax.tasks.pairs.vectors import PairVectorsTask
 from bert_jax.tasks.predictions import Example, Prediction, Predictions, Splits
-from bert_jax.tasks.splits import hold_out
+from bert_jax.tasks.splits import content_fingerprint, fingerprint, hold_out
 from bert_jax.tasks.tagging.task import TokenClassificationTask
 from bert_jax.terminal.messages import warn
 
@@ -100,7 +101,16 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
         raise ValueError(
             f"{given}data.validation is empty; pass --input with the file to score."
         )
-    return list(hold_out(task, task.read(data.train)).validation)
+    splits = hold_out(task, task.read(data.train))
+    # A file of tags that was moved has another fingerprint, and the same content.
+    if data.fingerprint not in ("", fingerprint(splits.train)):
+        own = content_fingerprint(task.match_labels(splits.validation))
+        require(
+            own == data.validation_fingerprint,
+            f"{data.train} has changed since, and would hold out examples that were "
+            "learned from; name a file by --input.",
+        )
+    return list(splits.validation)
 
 
 @dataclasses.dataclass(frozen=True)
