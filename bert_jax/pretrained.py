@@ -96,10 +96,11 @@ def pinned_name(name: str, before: str | None) -> str:
 
     Args:
         before: the name that an earlier start has recorded, which is kept if it may be
-            the same; None: this is the first.
+            the same, or is of the same directory; None: this is the first.
     """
     if not name.startswith(HUB):
-        return name
+        is_same = before and os.path.abspath(name) == os.path.abspath(before)
+        return before if before and is_same else name
     if before is None:
         return pin(name)
     return before if may_be(name, before) else name

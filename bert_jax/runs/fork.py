@@ -226,7 +226,7 @@ def _check_data(config: RunConfig, workdir: epath.Path) -> None:
     place, option, expected = config.data.path, "--data.path", config.data.fingerprint
     if not place and isinstance(config, FinetuneConfig):
         place, option = config.data.train, "--data.train"
-    remedy = f"pass {option} with the place where they are now"
+    remedy = "with the place where they are now"
     try:
         if isinstance(config, PretrainConfig):
             dataset = open_dataset(place)
@@ -239,13 +239,16 @@ def _check_data(config: RunConfig, workdir: epath.Path) -> None:
         reason = str(error)
         if error.strerror:
             reason = f"{error.filename}: {error.strerror}."
+        if option == "--data.train" and os.path.exists(place):
+            option = "--data.validation"
         raise FileNotFoundError(
-            f"The data of {workdir} are gone: {reason} If they were moved, {remedy}."
+            f"The data of {workdir} are gone: {reason} If they were moved, pass "
+            f"{option} {remedy}."
         ) from error
     require(
         actual == expected,
         f"{place} does not hold the data of {workdir}: its fingerprint is {actual}, "
-        f"not {expected}; {remedy}.",
+        f"not {expected}; pass {option} {remedy}.",
     )
 
 

@@ -41,7 +41,7 @@ NUM_EPOCHS = (2.0, 3.0, 4.0)
 """The values that worked well across all tasks (Devlin et al. 2018, A.3)."""
 
 
-_CHANGES_SCORES = ("data.test", "patience", "rate_by_size")
+_CHANGES_SCORES = ("data.test", "data.validation", "patience", "rate_by_size")
 """Fields that one run may change when it is resumed, and several runs must share."""
 
 

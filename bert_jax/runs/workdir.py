@@ -37,7 +37,7 @@ from bert_jax.training.run import Run
 
 FREE_TO_CHANGE = (
     "allow_extra checkpoint_every data.path data.test data.test_fingerprint data.train "
-    "data.validation_fingerprint eval_every eval_rows "
+    "data.validation data.validation_fingerprint eval_every eval_rows "
     "first_step_timeout_minutes "
     "hang_timeout_minutes keep_checkpoints keep_optimizer_states log_every "
     "log_examples max_failed_saves "
@@ -70,12 +70,14 @@ def changes(config: RunConfig, resume: Resume, where: object) -> list[JsonObject
             f"{where} has a damaged config.json: {' '.join(str(error).split())} "
             "Choose another --workdir."
         ) from error
+    different = differences(before, to_dict(config))
+    is_moved = any(name == "data.validation" for name, *_ in different)
     return [
         {"field": name, "before": old, "now": new}
-        for name, old, new in differences(before, to_dict(config))
+        for name, old, new in different
         if name not in FREE_TO_CHANGE or name in SCORE_FIELDS
         # A run of an older version has not recorded this one.
-        if (name, old) != ("data.validation_fingerprint", "")
+        if is_moved or (name, old) != ("data.validation_fingerprint", "")
         # A checkpoint of the same workdir, whose fingerprint is compared.
         if not (name == "teacher" and old and str(new).startswith(f"{old}/"))
     ]

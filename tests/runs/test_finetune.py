@@ -21,6 +21,7 @@ from run_helpers import (
 from small_world import OBJECTS, PLACES, SUBJECTS, VERBS
 
 import bert_jax
+from bert_jax.cli.main import main
 from bert_jax.config import (
     BertConfig,
     ExamplesConfig,
@@ -253,6 +254,22 @@ def test_another_training_file_is_refused(uninterrupted, config, tmp_path):
     moved.write_text(moved.read_text().replace(SUBJECTS[0], SUBJECTS[1], 1))
     with pytest.raises(ValueError, match="belongs to another run: data.fingerprint"):
         finetune(data(train=str(moved)), workdir)
+
+
+def test_the_validation_file_and_the_source_may_be_named_anew(
+    uninterrupted, config, encoder_checkpoint, tmp_path, monkeypatch, refused
+):
+    workdir, moved = tmp_path / "run", tmp_path / "moved.csv"
+    shutil.copytree(uninterrupted[0], workdir)
+    shutil.copy(config.data.validation, moved)
+    monkeypatch.chdir(encoder_checkpoint.parent)
+    data = dataclasses.replace(config.data, validation=str(moved))
+    again = dataclasses.replace(config, data=data, init_from=encoder_checkpoint.name)
+    assert finetune(again, workdir) == uninterrupted[1]
+    fork = ["fork", workdir, "--at", "48", "--output", tmp_path / "fork"]
+    error = refused(*fork, "--data.validation", "gone.csv")
+    assert "are gone: gone.csv" in error and "pass --data.validation with" in error
+    assert main([*map(str, fork), "--data.validation", str(moved)]) == 0
 
 
 @pytest.fixture(scope="module")
