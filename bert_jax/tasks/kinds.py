@@ -52,6 +52,14 @@ def task_name_of(model: BertConfig, data: ExamplesConfig | None = None) -> TaskN
         ValueError: the model was never fine-tuned, or not for these settings.
     """
     data = ExamplesConfig() if data is None else data
+    require(
+        not data.multi_label
+        or (ClassesTask.head, ClassesTask.problem_type)
+        == (model.head, model.problem_type),
+        f"data.multi_label and several label columns are of another kind of model: "
+        f"this one has problem_type={model.problem_type}. Name one --label-column, "
+        "and leave --data.multi-label out.",
+    )
     for kind in KINDS:
         if kind.head == model.head and kind.suits(data, model):
             return kind.name

@@ -324,6 +324,12 @@ def test_a_file_to_learn_from_is_no_file_to_score(model, table, refused):
     assert "is not used by evaluate; name the file by --input." in error
 
 
+@pytest.mark.parametrize("options", ["--data.multi-label", "--label-column a b"])
+def test_several_classes_of_a_model_of_one_are_refused(options, model, table, refused):
+    error = refused("evaluate", model, "--input", table, *options.split())
+    assert "problem_type=single_label_classification. Name one --label-column" in error
+
+
 def test_options_with_the_value_of_the_checkpoint_are_taken(model, table, capsys):
     printed(capsys, model, table, "--label-column", "who")
 
