@@ -103,6 +103,8 @@ class ExamplesConfig(ShortRepr):
     )
     """How validation examples are held out: row by row, in runs that began before there
     was another rule; or equal texts together, and each class on both sides."""
+    num_texts: int = dataclasses.field(default=0, metadata=RESOLVED)
+    """Texts of an example, 1 or 2 for a pair, of tasks that take both; 0: not known."""
     fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)
     """Hash of the training examples; filled in at the start, checked when resuming."""
     validation_fingerprint: str = dataclasses.field(default="", metadata=RESOLVED)

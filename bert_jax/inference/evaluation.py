@@ -285,9 +285,9 @@ def _data_to_score(
     data: ExamplesConfig | RowsInMemory | None, model: Model
 ) -> ExamplesConfig:
     """Return what names the examples; if it is not given, the model's own settings."""
-    if isinstance(data, ExamplesConfig):
-        return data
     own = examples_config_of(model)
+    if isinstance(data, ExamplesConfig):
+        return dataclasses.replace(data, num_texts=own.num_texts)
     if data is None:
         return own
     place = named_source(data, "rows")

@@ -147,4 +147,5 @@ class FinetunedPredictor:
             task.example_without_label(TableRow(row, f"text {number}"))
             for number, row in enumerate(rows)
         ]
+        task.check(examples)  # a model of pairs takes no single texts
         return predict_examples(task, self.model, examples, batch_size)

@@ -27,7 +27,11 @@ from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_messag
 from bert_jax.tasks.answers.spans import require_null_answers
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Example, Prediction
-from bert_jax.tasks.texts.examples import TextExample, require_same_number
+from bert_jax.tasks.texts.examples import (
+    TextExample,
+    require_num_texts,
+    require_same_number,
+)
 from bert_jax.terminal.progress import Progress
 
 ID, ALL = "id", "*"
@@ -175,6 +179,7 @@ class RowPredictor:
             if isinstance(example, TextExample):
                 first.extend([] if first else [example])
                 require_same_number(example, first[0])
+                require_num_texts(example, self.task.data.num_texts)
             return copied, example
 
         return parse

@@ -41,6 +41,7 @@ from bert_jax.tasks.pairs.prompts import chosen_embedding
 from bert_jax.tasks.pairs.vectors import PairVectorsTask
 from bert_jax.tasks.predictions import Example, Split
 from bert_jax.tasks.splits import match_splits, read_splits
+from bert_jax.tasks.texts.task import TextTask
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 
@@ -242,9 +243,9 @@ def prepare_finetuning(
     if resume is None:  # a run that has begun keeps its own, or none
         mean, deviation = task.targets(splits.train)
         model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)
-    task = dataclasses.replace(task, model=model)
+    task = with_num_texts(dataclasses.replace(task, model=model), splits.train)
     matched = match_splits(task, splits)
-    data = with_fingerprints(data, splits.train, matched)
+    data = with_fingerprints(task.data, splits.train, matched)
     config = dataclasses.replace(config, model=model, data=data)
     say_on_primary(task.label_warnings(class_examples))
     say_on_primary(example_lines(task, matched))
@@ -258,6 +259,14 @@ def prepare_finetuning(
     validation = tokenize(matched.validation)
     task = with_first_length(task, train, validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params, teacher)
+
+
+def with_num_texts(task: FinetuningTask, train: Sequence[Example]) -> FinetuningTask:
+    """Return the task with the number of texts of its examples, where it may differ."""
+    number = len(train[0].texts) if isinstance(task, TextTask) else 0
+    return dataclasses.replace(
+        task, data=dataclasses.replace(task.data, num_texts=number)
+    )
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:

@@ -36,8 +36,9 @@ from bert_jax.training.resume import (
 from bert_jax.training.run import Run
 
 FREE_TO_CHANGE = (
-    "allow_extra checkpoint_every data.path data.test data.test_fingerprint data.train "
-    "data.validation data.validation_fingerprint eval_every eval_rows "
+    "allow_extra checkpoint_every data.num_texts data.path data.test "
+    "data.test_fingerprint data.train data.validation data.validation_fingerprint "
+    "eval_every eval_rows "
     "first_step_timeout_minutes "
     "hang_timeout_minutes keep_checkpoints keep_optimizer_states log_every "
     "log_examples max_failed_saves "

@@ -17,6 +17,7 @@ from small_world import OBJECTS, SUBJECTS, VERBS
 import bert_jax
 from bert_jax.cli.finetuning import default_config
 from bert_jax.cli.main import main
+from bert_jax.config import ExamplesConfig
 
 TEXTS = [
     f"The {SUBJECTS[i % 4]} {VERBS[i % 5]} the {OBJECTS[i % 7]}." for i in range(40)
@@ -93,6 +94,25 @@ def test_a_file_of_predictions_is_written(classes, capsys, tmp_path):
     ]
     right = [line.split("\t")[1] == SUBJECTS[i % 4] for i, line in enumerate(lines)]
     assert json.loads(found)["accuracy"] == pytest.approx(sum(right) / 40, abs=1e-4)
+
+
+def test_a_pair_of_texts_is_refused_by_a_model_of_single_ones(
+    classes, refused, tmp_path
+):
+    file, mark = tmp_path / "pairs.csv", SUBJECTS[0]
+    file.write_text(f"premise,hypothesis,mark\na b,c,{mark}\n")
+    for verb in ("evaluate", "predict"):
+        error = refused(verb, classes, "--input", file)
+        assert "line 2 holds a pair of texts, and the examples that the mo" in error
+    with pytest.raises(ValueError, match="text 0 holds a pair"):
+        bert_jax.load(str(classes)).classify([("a", "b")])
+    with pytest.raises(ValueError, match="line 2 holds a pair"):
+        bert_jax.evaluate(classes, ExamplesConfig(validation=str(file)))
+    data = ("--data.train", classes.parent / "all.csv", "--label-column", "mark")
+    run = ("--init-from", classes, "--workdir", tmp_path / "new", *SMALL.split())
+    command = ("finetune", "text-classification", *data, *run)
+    assert "line 2 holds a pair" in refused(*command, "--data.validation", file)
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_path):

@@ -135,14 +135,14 @@ def usage(model: Model) -> tuple[str, str, str]:
         return "sentence-similarity", "sentence-transformers", _SENTENCES
     if config.get("task") == "sentence-pairs":
         return "text-ranking", "sentence-transformers", _RANKING
-    kind = PIPELINES[head]
+    kind, data = PIPELINES[head], config.get("data", {})
     if head in _CODE:
         code = _OF_A_CLASS.format(suffix=_SUFFIXES[head], code=_CODE[head])
         return kind, "transformers", code
     text = '"It was dark inside."'
     if kind == "fill-mask":
         text = json.dumps(f"It was {model.tokenizer.mask_token} inside.")
-    elif len(config.get("data", {}).get("text_columns") or ()) == 2:
+    elif 2 in (data.get("num_texts"), len(data.get("text_columns") or ())):
         text = '{"text": "It was dark.", "text_pair": "There was no light."}'
     return kind, "transformers", _OF_A_PIPELINE.format(kind=kind, text=text)
 

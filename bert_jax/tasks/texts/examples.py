@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.config.checks import spaced
+from bert_jax.config.checks import require, spaced
 from bert_jax.tables.rows import (
     TableRow,
     column_names,
@@ -52,6 +52,21 @@ def require_same_number(example: TextExample, first: TextExample) -> None:
             f"{example.where} has {len(example.texts)} texts and {first.where} has "
             f"{len(first.texts)}; all rows must have the same number."
         )
+
+
+def require_num_texts(example: TextExample, number: int) -> None:
+    """Raise ValueError unless an example has the number of texts that a model reads.
+
+    Args:
+        number: 0: not known.
+    """
+    texts = {1: "a single text", 2: "a pair of texts"}
+    require(
+        number in (0, len(example.texts)),
+        f"{example.where} holds {texts[len(example.texts)]}, and the examples that the "
+        f"model learns from hold {texts.get(number)}; name as many columns by "
+        "--text-column.",
+    )
 
 
 def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:

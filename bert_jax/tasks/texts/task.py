@@ -36,6 +36,7 @@ from bert_jax.tasks.texts.examples import (
     labelled_example,
     name_counts,
     require_labels,
+    require_num_texts,
     require_same_number,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
@@ -108,6 +109,8 @@ class TextTask(FinetuningTask):
         find = functools.cache(class_finder(labels, self.data.merge_labels))
         matched = []
         for example in examples:
+            require_same_number(example, examples[0])
+            require_num_texts(example, self.data.num_texts)
             names = classes_of(example)
             known = tuple(name for name in map(find, names) if name is not None)
             if len(known) < len(names):
