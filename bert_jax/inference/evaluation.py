@@ -39,7 +39,7 @@ from bert_jax.tasks.own_metrics import ComputeMetrics, own_scores
 from bert_jax.tasks.pairs.prompts import chosen_embedding
 from bert_jax.tasks.pairs.vectors import PairVectorsTask
 from bert_jax.tasks.predictions import Example, Prediction, Predictions, Splits
-from bert_jax.tasks.splits import content_fingerprint, fingerprint, hold_out
+from bert_jax.tasks.splits import fingerprint, hold_out
 from bert_jax.tasks.tagging.task import TokenClassificationTask
 from bert_jax.terminal.messages import warn
 
@@ -102,9 +102,9 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
             f"{given}data.validation is empty; pass --input with the file to score."
         )
     splits = hold_out(task, task.read(data.train))
-    # A file of tags that was moved has another fingerprint, and the same content.
-    if data.fingerprint not in ("", fingerprint(splits.train)):
-        own = content_fingerprint(task.match_labels(splits.validation))
+    # Runs of older versions have the place of a file of tags in its fingerprint.
+    if data.fingerprint not in ("", fingerprint(splits.train, data.fingerprint)):
+        own = fingerprint(task.match_labels(splits.validation))
         require(
             own == data.validation_fingerprint,
             f"{data.train} has changed since, and would hold out examples that were "

@@ -33,7 +33,7 @@ def training_examples(
             examples = task.read(name) if name else _renamed(scored, data.train)
             if not (data.path or data.validation):
                 examples = hold_out(task, examples).train
-            if fingerprint(examples) == data.fingerprint:
+            if fingerprint(examples, data.fingerprint) == data.fingerprint:
                 return task.match_labels(examples)
     return []
 

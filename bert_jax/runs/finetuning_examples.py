@@ -11,7 +11,6 @@ from typing import Any
 from etils import epath
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig
-from bert_jax.config.checks import require
 from bert_jax.config.files import finetuning_config
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
@@ -19,7 +18,7 @@ from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.example_report import unknown_tokens
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Split, Splits
-from bert_jax.tasks.splits import content_fingerprint, fingerprint
+from bert_jax.tasks.splits import fingerprint
 from bert_jax.tasks.texts.classes import ClassTask, balanced_rows, balanced_weights
 from bert_jax.terminal.messages import say
 from bert_jax.tokenization import Tokenizer
@@ -61,20 +60,12 @@ def with_fingerprints(
     Args:
         train: the training examples as they were read.
         splits: the examples with the labels of the model.
-
-    Raise ValueError if the training examples have another one already.
     """
-    own = fingerprint(train)
-    require(
-        data.fingerprint in ("", own),
-        f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
-        "leave the option out, or name the other file.",
-    )
     return dataclasses.replace(
         data,
-        fingerprint=own,
-        validation_fingerprint=content_fingerprint(splits.validation),
-        test_fingerprint=content_fingerprint(splits.test) if splits.test else "",
+        fingerprint=fingerprint(train, data.fingerprint),
+        validation_fingerprint=fingerprint(splits.validation),
+        test_fingerprint=fingerprint(splits.test) if splits.test else "",
     )
 
 

@@ -98,6 +98,24 @@ class Start:
     own_length: int
     """Tokens of a row, by the model's files or its last run; 0: unknown. A run that has
     begun keeps its own."""
+    fingerprint: str = ""
+    """Of the training examples of the run, or of the one whose record is given."""
+
+
+def resumed_start(config: FinetuneConfig, workdir: epath.Path, resume: Resume) -> Start:
+    """Return the run's own model, without parameters."""
+    require_same_verb(config, resume, workdir)
+    checkpoint = workdir / CHECKPOINTS / str(resume.step)
+    data = read_config_as(checkpoint, "data", ExamplesConfig)
+    return Start(
+        model=read_config_as(checkpoint, "model", BertConfig),
+        tokenizer=Tokenizer.load(checkpoint / "tokenizer"),
+        params=None,
+        embedding=data.embedding,
+        split=data.split,
+        own_length=data.max_length,
+        fingerprint=data.fingerprint,
+    )
 
 
 def load_start(
@@ -105,14 +123,7 @@ def load_start(
 ) -> Start:
     """Return the model to start from; on resume, the run's own, without parameters."""
     if resume is not None:
-        require_same_verb(config, resume, workdir)
-        checkpoint = workdir / CHECKPOINTS / str(resume.step)
-        model_config = read_config_as(checkpoint, "model", BertConfig)
-        tokenizer = Tokenizer.load(checkpoint / "tokenizer")
-        data = read_config_as(checkpoint, "data", ExamplesConfig)
-        return Start(
-            model_config, tokenizer, None, data.embedding, data.split, data.max_length
-        )
+        return resumed_start(config, workdir, resume)
     if not config.init_from:
         raise ValueError(
             "init_from is empty; pass --init-from with a workdir of `bert-jax "
@@ -136,6 +147,7 @@ def load_start(
         model.embedding,
         split,
         model.own_length,
+        config.data.fingerprint,
     )
 
 
@@ -212,6 +224,7 @@ def resolved_data(config: FinetuneConfig, start: Start) -> ExamplesConfig:
         split=start.split,
         labels=data.labels or labels,
         embedding=embedding,
+        fingerprint=start.fingerprint,
     )
 
 

@@ -234,7 +234,7 @@ def _check_data(config: RunConfig, workdir: epath.Path) -> None:
             require_words(config, dataset)
         else:
             task = finetuning_task(config.task, config.data)
-            actual = fingerprint(read_splits(task).train)
+            actual = fingerprint(read_splits(task).train, expected)
     except FileNotFoundError as error:
         reason = str(error)
         if error.strerror:

@@ -27,8 +27,24 @@ _OWN_CLASSES = (
 )
 
 
-def fingerprint(examples: Sequence[Example]) -> str:
-    """Return the hexadecimal sha256 of the examples."""
+def fingerprint(examples: Sequence[Example], before: str = "") -> str:
+    """Return the hexadecimal sha256 of the examples, whose files may be moved.
+
+    Args:
+        before: the fingerprint of a run; it is returned if it is that of the examples
+            with their places, as older versions computed it.
+    """
+    fields = [field for e in examples[:1] for field in dataclasses.fields(e)]
+    shown = {field.name for field in fields if field.repr}
+    places: dict[str, Any] = dict.fromkeys(shown & {"where", "path"}, "")
+    if not places:
+        return _digest(examples)
+    if before and before == _digest(examples):
+        return before
+    return _digest([dataclasses.replace(example, **places) for example in examples])
+
+
+def _digest(examples: Sequence[Example]) -> str:
     digest = hashlib.sha256()
     for example in examples:
         name = type(example).__qualname__
@@ -38,13 +54,6 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return digest.hexdigest()
 
 
-def content_fingerprint(examples: Sequence[Example]) -> str:
-    """Return the fingerprint of examples whose files may be moved."""
-    names = {field.name for e in examples[:1] for field in dataclasses.fields(e)}
-    places: Any = dict.fromkeys(names & {"where", "path"}, "")
-    return fingerprint([dataclasses.replace(e, **places) for e in examples])
-
-
 def changed_splits(task: FinetuningTask) -> list[str]:
     """Return which files hold other examples than those of the run, such as "train".
 
@@ -52,7 +61,7 @@ def changed_splits(task: FinetuningTask) -> list[str]:
         task: with the settings and the model of the run; its files may have new names.
     """
     data, splits = task.data, read_splits(task)
-    if fingerprint(splits.train) != data.fingerprint:
+    if fingerprint(splits.train, data.fingerprint) != data.fingerprint:
         return ["train"]
     matched = match_splits(task, splits)
     pairs = {
@@ -62,7 +71,7 @@ def changed_splits(task: FinetuningTask) -> list[str]:
     return [
         name
         for name, (examples, before) in pairs.items()
-        if before and content_fingerprint(examples) != before
+        if before and fingerprint(examples) != before
     ]
 
 

@@ -8,7 +8,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.inference.evaluation import examples_of
 from bert_jax.inference.learned import learned_line, training_examples
 from bert_jax.tasks.kinds import finetuning_task
-from bert_jax.tasks.splits import content_fingerprint, fingerprint, hold_out
+from bert_jax.tasks.splits import fingerprint, hold_out
 
 TAGS = "".join(f"The O\njudge{i} B-PER\nreads O\n\n" for i in range(20))
 TEXTS = "text,label\n" + "".join(f"The judge {i}.,{'ab'[i % 2]}\n" for i in range(20))
@@ -51,7 +51,7 @@ def test_only_the_rows_that_a_run_held_out_are_scored(name, tmp_path):
     task = finetuning_task(name, ExamplesConfig(train=str(path)), kind)
     splits = hold_out(task, task.read(str(path)))
     held_out = task.match_labels(splits.validation)
-    prints = fingerprint(splits.train), content_fingerprint(held_out)
+    prints = fingerprint(splits.train), fingerprint(held_out)
     names = dict(zip(("fingerprint", "validation_fingerprint"), prints, strict=True))
     for place in (path, other):
         data = dataclasses.replace(task.data, train=str(place), **names)
