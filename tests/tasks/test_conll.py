@@ -176,6 +176,10 @@ def test_tags_that_are_numbers(tmp_path, suffix):
             "1 a a N _ _ 0 r\n2 b b N _ _ 1 r\n",
             "a.txt, line 1: the first of 8 columns counts the words, as in CoNLL-U",
         ),
+        (
+            "1 a B-X O\n2 b O O\n\n1 c O O\n",
+            "a.txt, line 1: the first of 4 columns counts .* `cut -f2,3`",
+        ),
         ("", "a.txt holds no sentence; each line must hold a word"),
         ("-DOCSTART- -X- O O\n\n \n", "a.txt holds no sentence"),
         (b"a O\n\xe9 O\n", "a.txt.* byte 0xe9 .*is not UTF-8"),

@@ -180,9 +180,23 @@ def test_training_files_from_which_nothing_can_be_learned():
         task().labels(plain)
 
 
+def test_the_tags_of_a_training_file_are_where_the_options_say(tmp_path):
+    columns, rows = tmp_path / "a.txt", tmp_path / "a.jsonl"
+    columns.write_text("a NN B-A\nb NN O\n\n1 CD O\n")
+    rows.write_text('{"tokens": ["a"], "labels": ["B-A"]}\n')
+    for file, name, message in (
+        (columns, "pos", "a.txt is a file of columns, which have no names, and the la"),
+        (rows, "label", "line 1 has no tags; its columns are tokens, labels. Name the"),
+        (rows, "lable", "has no lable; .*Did you mean labels. Name .* --label-column"),
+    ):
+        kind = task(label_column=name)
+        with pytest.raises(ValueError, match=message):
+            kind.labels(kind.read(str(file)))
+
+
 def test_tags_that_the_model_lacks():
     examples = [Sentence(("x",)), sentence("a b", "O B-X", path="dev.txt", line=7)]
-    message = "^dev.txt, line 7: tag 'B-X' is none of the model's: O, B-A, "
+    message = "^dev.txt, line 7: tag 'B-X' is none of the model's: O, B-A, .*B-X; or r"
     with pytest.raises(ValueError, match=message):
         task().check(examples)
     columns = (("a", "O"), ("b", "B-X"))

@@ -52,6 +52,8 @@ class Sentence:
     """The plain text that was split into the words, if any."""
     offsets: tuple[tuple[int, int], ...] = ()
     """Start and end of each word in `text`, in characters."""
+    fields: tuple[str, ...] = dataclasses.field(default=(), repr=False, compare=False)
+    """The fields of the row, if none of them holds tags."""
 
     def where(self, word: int) -> str:
         """Return the file and line of a word, for messages."""
@@ -92,7 +94,7 @@ def read_sentences(
             the file is not UTF-8, or not such a table.
     """
     require_file(path, "name a file of columns, or a .jsonl.")
-    is_rows = suffix_of(path) in (".jsonl", ".ndjson", ".parquet")
+    is_rows = suffix_of(path) in (".jsonl", ".ndjson", ".json", ".parquet")
     if is_rows:
         sentences = _read_rows(path, fields, names, skip_damaged)
     else:
@@ -177,7 +179,7 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
 
     rows = _rows_of_lines(lines, path)
     sentences = parse_rows(path, rows, parse, skip_damaged, "sentences")
-    _check_first_column(sentences[0], width)
+    _check_first_column(sentences, width)
     end = next(n for n in range(len(lines), 0, -1) if _is_word(lines[n - 1]))
     after = tuple(line.strip(_BLANKS) for line in lines[end:])
     return [*sentences[:-1], dataclasses.replace(sentences[-1], after=after)]
@@ -206,15 +208,25 @@ def _check_line_ends(lines: Sequence[str], path: str) -> None:
             )
 
 
-def _check_first_column(sentence: Sentence, width: int) -> None:
-    """Refuse CoNLL-X and CoNLL-U, whose first of ten columns numbers the words."""
-    numbers = tuple(str(i) for i in range(1, len(sentence.words) + 1))
-    if width >= 8 and sentence.words == numbers:
+def _check_first_column(sentences: Sequence[Sentence], width: int) -> None:
+    """Refuse CoNLL-X, CoNLL-U and GermEval, whose first column numbers the words.
+
+    One sentence tells it of eight columns; of fewer, two of them or three words do.
+    """
+    least = 1 if width >= 8 else 3
+    looked_at = sentences[:1] if width >= 8 else sentences
+    if width < 3 or (len(looked_at) < 2 and len(looked_at[0].words) < least):
+        return
+    if all(one.words == _numbers(len(one.words)) for one in looked_at):
         raise ValueError(
-            f"{sentence.where(0)}: the first of {width} columns counts the words, as "
-            "in CoNLL-U; keep only the columns of the word and the tag, for example by "
-            "`cut -f2,4`."
+            f"{sentences[0].where(0)}: the first of {width} columns counts the words, "
+            "as in CoNLL-U; keep only the columns of the word and the tag, for example "
+            f"by `cut -f2,{4 if width >= 8 else 3}`."
         )
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(1, count + 1)))
 
 
 def _is_word(line: str) -> bool:
@@ -253,7 +265,7 @@ def sentence_from_row(
             f"{row.where}: {len(tags)} tags for {len(words)} tokens; each must have "
             "one."
         )
-    return Sentence(words, tags)
+    return Sentence(words, tags, fields=() if tags else tuple(row.values))
 
 
 def _require_columns(noun: str, texts: Sequence[str], where: str) -> None:

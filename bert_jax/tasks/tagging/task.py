@@ -25,7 +25,7 @@ from bert_jax.metrics.entities import (
 )
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.lines import numbered
-from bert_jax.tables.rows import TableRow, text_of
+from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import (
     Prediction,
@@ -105,7 +105,17 @@ class TokenClassificationTask(FinetuningTask):
         Tags are those of the file's scheme; IOB1 is learned as IOB2, in which a tag
         does not depend on the one before. Plain labels are sorted, O among them.
         """
-        first = examples[0]
+        first, column = examples[0], self.data.label_columns[0]
+        if first.columns and column != ExamplesConfig.label_column:
+            raise ValueError(
+                f"{first.path} is a file of columns, which have no names, and the last "
+                f"one holds the tags; leave label_column={column} out, and cut the "
+                "file, for example by `cut -d' ' -f1,2`."
+            )
+        if first.fields:
+            name = TAG_FIELDS[0] if column == ExamplesConfig.label_column else column
+            message = missing_column_message(first.where(0), name, first.fields)
+            raise ValueError(f"{message} Name the one with the tags by --label-column.")
         if first.tags is None:
             raise ValueError(
                 f"{first.path} has no tags; nothing can be learned from words alone."
@@ -135,8 +145,9 @@ class TokenClassificationTask(FinetuningTask):
                     converted = "" if tag == original else f" ({tag} in {scheme})"
                     raise ValueError(
                         f"{sentence.where(i)}: tag {original!r}{converted} is none of "
-                        f"the model's: {', '.join(labels)}. Correct it, train on a "
-                        "file with it, or rename by --data.label-names OLD=NEW."
+                        f"the model's: {', '.join(labels)}. Correct it; or learn it, "
+                        f"by --data.labels {' '.join((*labels, tag))}; or rename a tag "
+                        "of a trained model by --data.label-names OLD=NEW."
                     )
 
     def tokenize(
