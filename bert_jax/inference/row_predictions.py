@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -38,6 +39,8 @@ ID, ALL = "id", "*"
 SKIP_DAMAGED = "--skip-damaged"
 NULL = "have null for a prediction"
 _COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
+_TAGGED_WORD = re.compile(r"\S+([ \t]+\S+)*[ \t]+(O|[BILEUS]-\S+)[ \t\r]*")
+_HEAD_ROWS = 20
 _CHUNK_ROWS = 1024
 """The number of rows in memory at a time."""
 
@@ -91,13 +94,20 @@ class RowPredictor:
 
     def _rows(self, source: str, **options: Any) -> Iterator[TableRow]:
         data = self.request.data
-        if suffix_of(source) in _COLUMNS and self.task.name == "token-classification":
+        column = data.text_columns[0] if data.text_columns else "text"
+        rows = source_rows(source, column, data.delimiter, **options)
+        if self.task.name != "token-classification" or is_table(source):
+            return rows
+        # Of standard input, a line is answered before the next one comes.
+        head = [] if source == STDIN else list(itertools.islice(rows, _HEAD_ROWS))
+        lines = [str(row.values.get(column)) for row in head]
+        tagged = [bool(_TAGGED_WORD.fullmatch(line)) for line in lines if line.strip()]
+        if suffix_of(source) in _COLUMNS or (len(tagged) > 1 and all(tagged)):
             raise ValueError(
                 f"{source} is a file of columns, which `bert-jax evaluate` reads; "
                 "predict takes a text a line, or rows with a text or with tokens."
             )
-        column = data.text_columns[0] if data.text_columns else "text"
-        return source_rows(source, column, data.delimiter, **options)
+        return itertools.chain(head, rows)
 
     def check(self, source: str) -> int:
         """Return the number of rows of a file, before any is computed.

@@ -67,6 +67,9 @@ def classes(tmp_path_factory, encoder_checkpoint) -> Path:
 
 
 def test_scores_are_the_best_checkpoints(classes, capsys):
+    rows = classes.parent / "all.json"
+    rows.write_text(json.dumps([{"text": TEXTS[0], "mark": SUBJECTS[0]}]))
+    assert "accuracy" in ok(capsys, "evaluate", str(classes), "--input", str(rows))[0]
     found, *files = ok(capsys, "evaluate", "--model", str(classes))
     rule = "baseline: accuracy of the commonest label"
     assert list(json.loads(found)) == ["accuracy", "macro_f1", "mcc", rule]

@@ -304,10 +304,12 @@ def test_predictions_in_the_order_of_the_rows(tuned, capsys, monkeypatch):
     for row, prediction in zip(rows, predictions, strict=True):
         assert close(kind.predict(bert, row), prediction)
     if bert.config.head == "token_classification":  # in whose columns stand the tags
-        columns = source.with_suffix(".conll")
-        columns.write_text("In O\n")
-        assert main(["predict", *where, "--input", str(columns)]) == 2
-        assert "is a file of columns, which `bert-jax eval" in capsys.readouterr().err
+        for suffix, lines in (".conll", "In O\n"), (".txt", "In O\n\nOslo NNP B-LOC\n"):
+            columns = source.with_suffix(suffix)
+            columns.write_text(lines)
+            assert main(["predict", *where, "--input", str(columns)]) == 2
+            error = capsys.readouterr().err
+            assert "is a file of columns, which `bert-jax eval" in error
 
 
 def test_a_saved_checkpoint_predicts_the_same(tuned, tmp_path, capsys):
