@@ -11,6 +11,7 @@ from typing import Any
 from etils import epath
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig
+from bert_jax.config.checks import require
 from bert_jax.config.files import finetuning_config
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary

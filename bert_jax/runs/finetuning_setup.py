@@ -189,10 +189,13 @@ def finetuning_model(
 ) -> BertConfig:
     """Return the model with the head that the task needs.
 
-    The labels of `examples` are the classes. Raise ValueError if they, or the run's own
-    fields, do not fit the model.
+    The labels of `examples` are the classes, in the source's order if it has the same
+    and neither the configuration nor GLUE orders them. Raise ValueError if they, or the
+    run's own fields, do not fit the model.
     """
-    labels = task.labels(examples)
+    labels, is_ordered = task.labels(examples), config.data.labels or config.data.glue
+    if not is_ordered and set(labels) == set(source.labels):
+        labels = source.labels
     model = merge_model_config(config, source, config.init_from or str(workdir))
     layers, positions = model.num_hidden_layers, model.max_position_embeddings
     fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers

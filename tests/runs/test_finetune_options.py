@@ -7,11 +7,16 @@ import random
 
 import numpy as np
 import pytest
+from etils import epath
 from run_helpers import classifier_config, logged_lines
 
 from bert_jax.cli.main import main
+from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
+from bert_jax.runs.finetuning_setup import finetuning_model
+from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.texts.examples import TextExample
 
 WORDS = {"rare": "moon", "often": "sun"}
 
@@ -239,3 +244,14 @@ def test_new_names_of_classes_are_given_once(names, reviews, classifier, tmp_pat
     ]
     arguments = ["evaluate", str(tmp_path / "run"), "--input", str(reviews)]
     assert main([*arguments, "--data.label-names", *options]) == 0
+
+
+@pytest.mark.parametrize(("labels", "order"), [((), "ba"), (("a", "b"), "ab")])
+def test_a_model_keeps_the_order_of_its_classes(labels, order):
+    """So that its classifier is trained on."""
+    source = BertConfig.tiny(head="sequence_classification", labels=("b", "a"))
+    config = FinetuneConfig(data=ExamplesConfig(labels=labels))
+    task = finetuning_task(config.task, config.data)
+    examples = [TextExample(("x",), label) for label in "ab"]
+    model = finetuning_model(config, task, source, examples, epath.Path("run"))
+    assert model.labels == tuple(order)
