@@ -10,7 +10,7 @@ from collections.abc import Sequence, Set
 from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
 
 from bert_jax.cli.hints import not_taken, unknown
-from bert_jax.cli.names import SHORT_NAMES, names_of, with_present_names
+from bert_jax.cli.names import SHORT_NAMES, names_of, options_of, with_present_names
 from bert_jax.config.checks import RESOLVED, did_you_mean, spaced
 from bert_jax.config.descriptions import field_descriptions
 from bert_jax.config.files import load_config as load_config
@@ -54,7 +54,7 @@ def parse(
                 f"output=- is standard output, to which {verb} does not write; name a "
                 "file or a directory."
             )
-        return options
+        return _with_values(options, arguments, verb)
     except SystemExit as stop:
         # tyro also exits where a dataclass raises ValueError, whose own message is
         # better. For a nested dataclass it wraps that error, with the field's name in
@@ -69,6 +69,20 @@ def parse(
             message = error_message(errors.getvalue(), verb, arguments, names)
             raise UsageError(message) from None
         raise
+
+
+def _with_values(options: OptionsT, arguments: Sequence[str], verb: str) -> OptionsT:
+    """Return the options; refuse one of several values that is given without one.
+
+    One with words to choose from may be: none of them is chosen.
+    """
+    for option in options_of(type(options), options):
+        if option.default == () and option.name in arguments and not option.choices:
+            raise UsageError(
+                f"{option.name} needs a value; `bert-jax {verb} --help-all` lists the "
+                "options."
+            )
+    return options
 
 
 def option_value(arguments: Sequence[str], option: str) -> str | None:

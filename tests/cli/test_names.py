@@ -1,8 +1,10 @@
 """One thing has one name in every verb; other names of it are understood, and said."""
 
+import json
+
 import pytest
 
-from bert_jax.cli.command import option_value
+from bert_jax.cli.command import option_value, parse
 from bert_jax.cli.main import main, run_verb
 from bert_jax.cli.names import MODEL_FIRST, option_names, with_present_names
 from bert_jax.cli.verbs import VERBS
@@ -32,6 +34,20 @@ def test_the_model_is_the_first_argument_or_an_option(verb, capsys):
         present(verb, "M", "--model=N")
     with pytest.raises(UsageError, match="--model needs a value"):
         present(verb, "--model")
+
+
+@pytest.mark.parametrize("option", ["--text-column", "--data.labels", "--columns"])
+def test_an_option_of_several_values_needs_one(option):
+    command = ["predict", "m"] if option == "--columns" else ["finetune"]
+    options_class = VERBS[command[0]].load(VERBS[command[0]].options)
+    arguments = [*command[1:], option, "--data.max-length", "8"]
+    with pytest.raises(UsageError, match=f"^{option} needs a value; `bert-jax "):
+        parse(options_class, arguments, command[0])
+
+
+def test_metrics_may_go_nowhere_else(capsys):
+    config = json.loads(config_of(capsys, "finetune", "mrpc", "--report").out)
+    assert config["report"] == []
 
 
 @pytest.mark.parametrize(
