@@ -40,6 +40,10 @@ _MODEL = "--init-from hf:google-bert/bert-base-uncased"
 _FILES = "--data.train train.csv --data.validation dev.csv"
 _TUNED = "init-from data.train data.validation workdir num-epochs batch-size "
 _TUNED += "optimizer.peak-learning-rate "
+_COLUMNS = {
+    "data.text_columns": "text-column",
+    "data.label_column": "label-column",
+}
 _TABLE = f"{_TUNED}text-column label-column data.max-length"
 TASKS = {
     "text-classification": Help(
@@ -183,7 +187,17 @@ class HelpSubject(NamedTuple):
     def read(self) -> list[Option]:
         """The options that the verb reads, with the task."""
         options = options_of(self.options_class, self.default)
-        return [o for o in options if is_read(o.field, self.verb, self.task)]
+        known = _COLUMNS if self.is_glue else {}
+        return [
+            option
+            for option in options
+            if is_read(option.field, self.verb, self.task) and option.field not in known
+        ]
+
+    @property
+    def is_glue(self) -> bool:
+        """Whether it is a task of GLUE, whose columns are known."""
+        return bool(self.task and self.default.config.data.glue)
 
     @property
     def shown(self) -> Help:
@@ -196,7 +210,11 @@ class HelpSubject(NamedTuple):
             f"{_MODEL} --data.path DIRECTORY --workdir runs/{Path(self.name).stem}"
         )
         names = shown.options.replace("data.train data.validation", "data.path")
-        return shown._replace(example=example, options=names)
+        about = shown.about
+        if self.is_glue:
+            about = f"{about.partition(';')[0]}; from the files of GLUE."
+            names = " ".join(n for n in names.split() if n not in _COLUMNS.values())
+        return shown._replace(example=example, options=names, about=about)
 
 
 def asks(words: Sequence[str]) -> bool:

@@ -132,7 +132,8 @@ class ExamplesConfig(ShortRepr):
         files = bool(self.train or self.validation or self.test)
         require(
             not (self.glue and files),
-            f"glue={self.glue} is read from path; give path instead of files.",
+            f"glue={self.glue} is read from path; give --data.path DIRECTORY, or use "
+            "text-classification for files of your own.",
         )
         require(
             not (self.path and files),

@@ -116,3 +116,13 @@ def test_an_option_that_the_task_does_not_read_is_refused(words, says, capsys):
 @pytest.mark.parametrize("name", ["squad-v2", "conll2003"])
 def test_named_configurations_go_on_working(name, capsys):
     assert printed(capsys, "finetune", name, "--seed", "1", "--print-config")
+
+
+def test_a_task_of_glue_has_no_columns_to_name(capsys):
+    for ask in ("--help", "--help-all"):
+        assert main(["finetune", "mrpc", ask]) == 0
+        printed = capsys.readouterr().out
+        assert "--data.path" in printed and "-column" not in printed, ask
+        assert (
+            ask == "--help-all" or "pairs of texts; from the files of GLUE." in printed
+        )

@@ -273,6 +273,7 @@ def test_broken_files(name, change, message, official, tmp_path):
 
 def test_a_file_that_is_not_there(tmp_path):
     message = "has neither RTE/train.tsv nor train.tsv; it must be the folder of rte or"
+    message += ".*by --data.path"
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(FileNotFoundError, match=message):
             read_glue("rte", str(path), "train")

@@ -105,7 +105,7 @@ def read_glue(name: str, path: str, split: str) -> list[tuple[TableRow, str]]:
         if not paths:
             raise FileNotFoundError(
                 f"{root} has neither {task.folder}/{file}.tsv nor {file}.tsv; it must "
-                f"be the folder of {name} or of all of GLUE."
+                f"be the folder of {name} or of all of GLUE; name it by --data.path."
             )
         rows += [(row, group) for row in _official_rows(name, paths[0], split)]
     return rows
