@@ -195,9 +195,13 @@ def require_batch_size(batch_size: int) -> None:
 
 
 def require_delimiter(delimiter: str) -> None:
-    """Check that the separator of a table's fields is one character, or its name."""
+    """Check that the separator of a table's fields is one character, or its name.
+
+    It is no letter, digit, quote or end of a line.
+    """
+    is_one = len(delimiter) == 1 and not delimiter.isalnum()
     require(
-        delimiter in ("", "tab", r"\t", *";|,:^~\t \x01\x1f"),
+        delimiter in ("", "tab", r"\t") or (is_one and delimiter not in "\"'\r\n\0"),
         f"delimiter={delimiter!r} must be a character such as ; or |, or tab.",
     )
 

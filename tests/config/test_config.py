@@ -287,6 +287,14 @@ def test_refusals_of_fine_tuning(build, message):
         build()
 
 
+@pytest.mark.parametrize("mark", ["'", '"', "a", "1", "\n", "##", "é"])
+def test_a_separator_of_columns_is_any_mark(mark):
+    with pytest.raises(ValueError, match="must be a character such as ; or |, or tab"):
+        ExamplesConfig(delimiter=mark)
+    for other in ("", "tab", "\t", "#", "!", "¦", "\x1f"):
+        assert ExamplesConfig(delimiter=other).delimiter == other
+
+
 def test_a_fine_tuning_run_as_json():
     data = ExamplesConfig(labels=("a", "b"), text_columns=("t",), multi_label=True)
     config = FinetuneConfig(data=data, task="text-classification")

@@ -132,6 +132,7 @@ def test_the_header_says_how_columns_are_separated(
     [
         ("a.csv", "sep=;\ntext;label\n1,5;a\n", ""),
         ("a.csv", "text^label\n1,5^a\n", "^"),
+        ("a.csv", "text#label\n1,5#a\n", "#"),
         ("a.csv", 'text\tlabel\n"1,5"\ta\n', "tab"),
         ("a.csv", "text;label\n1,5;a\n", ";"),
     ],
