@@ -7,7 +7,7 @@ from bert_jax.config.checks import require
 from bert_jax.inference.predictor import load
 from bert_jax.inference.vectors import with_cut
 from bert_jax.tables.read import source_rows
-from bert_jax.tables.rows import text_of
+from bert_jax.tables.rows import named_text_of
 from bert_jax.terminal.messages import one_line, say
 
 _WIDTH = 80
@@ -30,7 +30,7 @@ def corpus_texts(
         if isinstance(text, str) and not text.strip():
             num_empty += 1
         else:
-            texts[number] = text_of(row, text_column)
+            texts[number] = named_text_of(row, text_column)
     require(bool(texts), f"{corpus} has no text to search; it must have at least one.")
     if num_empty:
         say(f"{corpus}: {num_empty:,} empty rows are left out.")

@@ -10,6 +10,7 @@ from family_files import write_tokenizer
 
 import bert_jax
 from bert_jax.formats.tokenizers import from_huggingface
+from bert_jax.inference.text_search import corpus_texts
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +83,9 @@ def test_the_encoder_computes_what_a_predictor_does(pretrained):
 def test_refusals(tokenizer, texts, length, message):
     with pytest.raises(ValueError, match=message):
         bert_jax.text_inputs(tokenizer, texts, length)
+
+
+def test_a_corpus_without_the_column_names_the_option(tmp_path):
+    (tmp_path / "a.csv").write_text("body,label\na,b\n")
+    with pytest.raises(ValueError, match="no text; .* Name the column by --text-colu"):
+        corpus_texts(str(tmp_path / "a.csv"))

@@ -21,7 +21,7 @@ from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.read import source_rows
-from bert_jax.tables.rows import TableRow, missing_column_message, text_of
+from bert_jax.tables.rows import TableRow, named_text_of
 from bert_jax.tables.write import write_rows
 
 OutputFormat = Literal["jsonl", "csv", "parquet"]
@@ -163,10 +163,7 @@ class EmbedShards(ShardJob):
         )
 
     def _text(self, row: TableRow) -> str:
-        if self.text_column in row.values:
-            return text_of(row, self.text_column)
-        message = missing_column_message(row.where, self.text_column, row.values)
-        raise ValueError(f"{message} Name the column by --text-column.")
+        return named_text_of(row, self.text_column)
 
 
 def absolute_if_local(model: str) -> str:
