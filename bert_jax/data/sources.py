@@ -208,8 +208,9 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
                 files.append(os.path.join(folder, name))
             else:
                 skipped[suffix] += 1
+    filled = {suffix_of(p) for p in files if os.path.exists(p) and os.path.getsize(p)}
     for texts, others in _BESIDE:
-        if any(suffix_of(path) in texts for path in files):
+        if filled & set(texts):
             skipped.update(s for path in files if (s := suffix_of(path)) in others)
             files = [path for path in files if suffix_of(path) not in others]
     return files

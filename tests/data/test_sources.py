@@ -125,8 +125,9 @@ def test_a_directory_is_read_with_all_below_it(tmp_path, caplog):
 def test_files_of_data_tools_do_not_decide_how_a_directory_is_read(tmp_path, caplog):
     caplog.set_level("INFO")
     tree(tmp_path, "spark/_SUCCESS", "spark/part-0.json", "spark/part-1.json")
+    (tmp_path / "spark" / "empty").touch()
     found = find_sources([str(tmp_path / "spark")])
-    assert [source.name for source in found] == ["part-0.json", "part-1.json"]
+    assert [s.name for s in found] == ["empty", "part-0.json", "part-1.json"]
     tree(tmp_path, "hub/dataset_infos.json", "hub/data/train.jsonl")
     (source,) = find_sources([str(tmp_path / "hub")])
     assert source.name == "train.jsonl"
