@@ -221,7 +221,7 @@ def test_what_to_type_next_is_said(config, tmp_path, capsys):
     assert np.array([len(line) for line in after]).max() < 400
 
 
-@pytest.mark.parametrize("names", [("judge", "clerk"), ("clerk", "baker")])
+@pytest.mark.parametrize("names", [("judge", "clerk"), ("judge", "baker")])
 def test_new_names_of_classes_are_given_once(names, reviews, classifier, tmp_path):
     """Also where the new name of one class is the old name of another."""
     first, second = names
