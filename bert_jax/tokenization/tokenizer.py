@@ -20,8 +20,7 @@ from jaxtyping import Bool, Int32
 
 from bert_jax.storage.files import JsonObject, is_regular_file, name_path_in_errors
 from bert_jax.storage.remote import open_directory
-from bert_jax.tokenization.library_file import LibraryFile
-from bert_jax.tokenization.sentencepiece_model import SentencePiece
+from bert_jax.tokenization.library_file import LibraryFile, SentencePiece
 from bert_jax.tokenization.special_tokens import (
     NAMES,
     SEGMENTS,
