@@ -62,7 +62,7 @@ KNOWN_KEYS = {
 """The keys that an import reads."""
 _LAYERS = "num_hidden_layers"
 TIED_HEADS = ("pretraining", "masked_lm")
-"""Heads whose output layer is the table of token embeddings; all begin with `cls.`."""
+"""Heads whose output layer is the table of token embeddings, with names in `cls`."""
 _MAX_LABELS = 1 << 23
 _DEFAULT_NAMES = {"0": "LABEL_0", "1": "LABEL_1"}
 _LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
@@ -197,7 +197,7 @@ def _head(
             f"{', '.join(heads)}."
         )
     head = heads[names[0]]
-    if head in TIED_HEADS and not any(name.startswith("cls.") for name in shapes):
+    if head in TIED_HEADS and not any(name.startswith("cls") for name in shapes):
         # Sentence models keep the name of the class that they were trained from.
         line = (
             f"There is no tensor of the head of {names[0]}: this is an encoder alone."
