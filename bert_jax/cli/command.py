@@ -7,19 +7,24 @@ import io
 import itertools
 import re
 from collections.abc import Sequence, Set
-from typing import TYPE_CHECKING, Annotated, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from bert_jax.cli.hints import not_taken, unknown
 from bert_jax.cli.names import SHORT_NAMES, names_of, options_of, with_present_names
+from bert_jax.config import BertConfig, PretrainConfig, RunConfig
 from bert_jax.config.checks import RESOLVED, did_you_mean, spaced
 from bert_jax.config.descriptions import field_descriptions
 from bert_jax.config.files import load_config as load_config
+from bert_jax.config.model import TASK_FIELDS
+from bert_jax.config.serialization import with_changes
 from bert_jax.terminal.messages import UsageError
 
 if TYPE_CHECKING:
     from tyro.constructors import ConstructorRegistry
 
+ConfigT = TypeVar("ConfigT", bound=RunConfig)
 OptionsT = TypeVar("OptionsT")
+_DATA = "--data.path"
 
 
 def parse(
@@ -94,6 +99,47 @@ def option_value(arguments: Sequence[str], option: str) -> str | None:
         if argument == option:
             value = following
     return value
+
+
+def named_options(arguments: Sequence[str]) -> set[str]:
+    """Return the names of the options among arguments."""
+    return {word.partition("=")[0] for word in arguments}
+
+
+def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
+    """Return the defaults of a run; a rate that is named decides how many are masked.
+
+    Those that a run has recorded by the rule of its own rate would cap another.
+    """
+    if not isinstance(config, PretrainConfig):
+        return config
+    masking, names = config.masking, named_options(arguments)
+    ruled = dataclasses.replace(masking, max_predictions=None)
+    if masking.max_predictions == ruled.num_slots(config.data.sequence_length):
+        if names & {"--masking.rate", "--masking.final-rate", _DATA}:
+            return dataclasses.replace(config, masking=ruled)
+    return config
+
+
+def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
+    """Return the record of a run as defaults of another, of what is named.
+
+    What the run filled in for its data and its teacher goes with them.
+    """
+    names, changes = named_options(arguments), dict[str, Any]()
+    if "--teacher" in names:
+        changes["distillation.fingerprint"] = ""
+    config = with_ruled_predictions(config, arguments)
+    if isinstance(config, PretrainConfig):
+        if _DATA in names:
+            changes |= dict.fromkeys(("masking.mask_token_id", "masking.vocab_size"))
+            changes |= dict.fromkeys(("data.fingerprint", "data.pairs"), "")
+            changes |= dict.fromkeys(("data.sequence_length", "model.vocab_size"), 0)
+    elif names & {_DATA, "--data.train"}:
+        prints = ("fingerprint", "validation_fingerprint", "test_fingerprint")
+        changes |= dict.fromkeys((f"data.{name}" for name in prints), "")
+        changes |= {f"model.{name}": getattr(BertConfig, name) for name in TASK_FIELDS}
+    return with_changes(config, changes.items())
 
 
 def split_beam_options(

@@ -9,16 +9,14 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import parse
+from bert_jax.cli.command import named_options, parse, without_resolved
 from bert_jax.cli.readers import require_used
 from bert_jax.cli.start import (
     StartOptions,
     config_json,
-    named_options,
     scores_json,
     start,
     with_named_share,
-    without_resolved,
 )
 from bert_jax.config import FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config

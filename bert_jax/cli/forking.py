@@ -8,10 +8,10 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import option_value, parse
+from bert_jax.cli.command import option_value, parse, with_ruled_predictions
 from bert_jax.cli.finetuning import with_named_rate
 from bert_jax.cli.readers import require_used
-from bert_jax.cli.start import with_named_share, with_ruled_predictions
+from bert_jax.cli.start import with_named_share
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
 

@@ -9,14 +9,13 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import load_config, option_value, parse
+from bert_jax.cli.command import load_config, option_value, parse, without_resolved
 from bert_jax.cli.start import (
     StartOptions,
     config_json,
     scores_json,
     start,
     with_named_share,
-    without_resolved,
 )
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
@@ -104,6 +103,8 @@ def pretrain(options: PretrainOptions) -> None:
         return _dry_run(options)
     if options.devices or options.memory_gib or options.topology:
         raise UsageError("--devices, --topology and --memory-gib need --dry-run.")
+    if options.extend and options.hours is not None:
+        raise UsageError("--hours is of a run's start; --extend needs --num-steps.")
     is_primary = start(options)
     from bert_jax.runs import pretraining
     from bert_jax.tasks.baselines import no_better

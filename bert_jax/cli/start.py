@@ -4,19 +4,17 @@ import dataclasses
 import json
 import os
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 
 from bert_jax.cli.command import option_value
-from bert_jax.config import PretrainConfig, RunConfig
-from bert_jax.config.serialization import with_changes
+from bert_jax.config import RunConfig
 from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
-_DATA = "--data.path"
 _WARMUP = ("--optimizer.warmup-share", "--optimizer.warmup-steps")
 ModelArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 """The model of a verb: its first argument, or --model MODEL."""
@@ -46,11 +44,6 @@ class StartOptions:
     """Print the configuration as JSON, and train nothing."""
 
 
-def named_options(arguments: Sequence[str]) -> set[str]:
-    """Return the names of the options among arguments."""
-    return {word.partition("=")[0] for word in arguments}
-
-
 def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     """Return the defaults of a run; a share of warm-up that is named is the run's.
 
@@ -70,37 +63,6 @@ def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
         )
     optimizer = dataclasses.replace(config.optimizer, warmup_steps=0)
     return dataclasses.replace(config, optimizer=optimizer)
-
-
-def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
-    """Return the defaults of a run; a rate that is named decides how many are masked.
-
-    Those that a run has recorded by the rule of its own rate would cap another.
-    """
-    if not isinstance(config, PretrainConfig):
-        return config
-    masking, names = config.masking, named_options(arguments)
-    ruled = dataclasses.replace(masking, max_predictions=None)
-    if masking.max_predictions == ruled.num_slots(config.data.sequence_length):
-        if names & {"--masking.rate", "--masking.final-rate", _DATA}:
-            return dataclasses.replace(config, masking=ruled)
-    return config
-
-
-def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
-    """Return the record of a run as defaults of another, of what is named.
-
-    What the run filled in for its data and its teacher goes with them.
-    """
-    names, changes = named_options(arguments), dict[str, Any]()
-    if "--teacher" in names:
-        changes["distillation.fingerprint"] = ""
-    if isinstance(config, PretrainConfig) and _DATA in names:
-        changes |= dict.fromkeys(("masking.mask_token_id", "masking.vocab_size"))
-        changes |= dict.fromkeys(("data.fingerprint", "data.pairs"), "")
-        changes |= dict.fromkeys(("data.sequence_length", "model.vocab_size"), 0)
-    config = with_ruled_predictions(config, arguments)
-    return with_changes(config, changes.items())
 
 
 def start(options: StartOptions) -> bool:

@@ -13,7 +13,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
-from bert_jax.config.model import OWN_FIELDS, Params
+from bert_jax.config.model import OWN_FIELDS, TASK_FIELDS, Params
 from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
@@ -44,9 +44,6 @@ from bert_jax.tasks.splits import match_splits, read_splits
 from bert_jax.tasks.texts.task import TextTask
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
-
-TASK_FIELDS = ("head", "labels", "problem_type", "target_mean", "target_deviation")
-"""Fields of the model that a fine-tuning task sets."""
 
 
 @dataclasses.dataclass(frozen=True)

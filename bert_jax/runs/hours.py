@@ -33,7 +33,7 @@ def require_hours(hours: float | None, extend: bool) -> None:
     """Raise ValueError unless `hours` is the time of a run's start, or None."""
     require(
         hours is None or not extend,
-        "--hours is of a run's start; --extend needs --num-steps.",
+        f"hours={hours} is of a run's start; extend=True needs num_steps.",
     )
     require(
         hours is None or (math.isfinite(hours) and hours > 0),

@@ -69,7 +69,7 @@ def test_hours_set_the_length_of_a_second_phase(
     assert f"warm-up takes {warmup}." in capsys.readouterr().out
     with pytest.raises(ValueError, match=r"num_steps=10 but .* is at step 10 already"):
         resolve_run(config, dataset, new)
-    with pytest.raises(ValueError, match="--hours is of a run's start"):
+    with pytest.raises(ValueError, match="hours=1.0 is of a run's start"):
         pretrain(config, tmp_path / "run", extend=True, hours=1.0)
 
 

@@ -141,9 +141,9 @@ def extend(
     model = load_pretrained(source)
     pieces = split_words(words, model.tokenizer) if words else {}
     if not pieces and positions is None:
-        found = "each word is one token already" if words else "no words are given"
+        reason = "each word is one token already" if words else "no words are given"
         raise ValueError(
-            f"there is nothing to add: {found}; pass --words with others, or "
+            f"there is nothing to add: {reason}; pass --words with others, or "
             "--positions."
         )
     larger = add_words(model, pieces) if pieces else model
