@@ -154,7 +154,7 @@ def inspect_run(options: InspectOptions) -> None:
 
     page = Path(options.output)
     count = write_run_page((options.path, *options.others), page, say)
-    content = "curves, samples and configuration of the run"
+    content = "curves and configuration of the run"
     if count > 1:
         content = f"curves, scores and configurations of {count} runs"
     say(f"{page}: {content}; open it in a browser")

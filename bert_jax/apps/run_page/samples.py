@@ -64,6 +64,7 @@ def samples(
     config = run.config
     assert isinstance(config, PretrainConfig)
     if dataset is None and config.objective == "masked_lm":
+        report(f"The page has no samples. {reason}")
         return _nothing(reason)
     missing = "" if dataset else f"There are no prompts of validation rows. {reason}"
     sample = _continued if config.objective == "causal_lm" else _filled

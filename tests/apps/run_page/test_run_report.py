@@ -213,6 +213,17 @@ def test_a_dataset_that_is_gone(change, reason, pretrained, tmp_path):
     assert by_name(values)["mlm_loss"]["lines"] == []
 
 
+def test_what_is_printed_promises_no_samples_without_a_dataset(
+    pretrained, tmp_path, capsys
+):
+    workdir, page = copied(pretrained, tmp_path / "run", path="nowhere"), tmp_path / "p"
+    assert main(["inspect", str(workdir), "--output", f"{page}.html"]) == 0
+    output = capsys.readouterr().out
+    assert (
+        output.count("samples") == output.count("The page has no samples. nowher") == 1
+    )
+
+
 def test_a_dataset_without_validation_rows(
     pretrained, corpus, tokenizer_directory, tmp_path
 ):
