@@ -57,10 +57,30 @@ def _hash(model: Model, sources: Sequence[JsonObject]) -> str:
     return content_key(values, files)
 
 
-def _recorded_fingerprint(resume: Resume | None) -> str:
-    """Return the hash of the teacher that a run has recorded; "": none."""
-    values = resume.config.get("distillation") if resume else None
-    return str(values.get("fingerprint", "")) if isinstance(values, dict) else ""
+def _with_fingerprint(config: ConfigT, model: Model, resume: Resume | None) -> ConfigT:
+    """Return the configuration with the hash of its teacher.
+
+    Raises:
+        ValueError: it is another than that of the configuration or the run.
+    """
+    name, before = config.teacher, resume.config if resume else {}
+    values = before.get("distillation")
+    recorded = values.get("fingerprint", "") if isinstance(values, dict) else ""
+    stated = config.distillation.fingerprint
+    actual, checkpoints = fingerprint(model, stated or recorded), model.directory.parent
+    is_same = recorded in ("", actual) or name != before.get("teacher")
+    require(
+        is_same or checkpoints.name != CHECKPOINTS,
+        f"teacher={name} was another checkpoint than {model.directory} when the run "
+        f"began; name that one, as --teacher {checkpoints}/STEP.",
+    )
+    require(
+        stated in ("", actual),
+        f"distillation.fingerprint={stated} but teacher={name} has {actual}; leave the "
+        "option out, or name the other model.",
+    )
+    distillation = dataclasses.replace(config.distillation, fingerprint=actual)
+    return dataclasses.replace(config, distillation=distillation)
 
 
 def _open(
@@ -74,7 +94,7 @@ def _open(
     """
     before = None if resume is None else str(resume.config.get("teacher"))
     config = with_pinned_teacher(config, before)
-    name, distillation = config.teacher, config.distillation
+    name = config.teacher
     model = load_pretrained(name, config.allow_extra)
     require(
         model.tokenizer.fingerprint == tokenizer.fingerprint,
@@ -88,21 +108,7 @@ def _open(
         "tokens; make rows that fit.",
     )
     check_widths(config.mesh, model.config, "the teacher's ")
-    recorded = _recorded_fingerprint(resume)
-    actual = fingerprint(model, distillation.fingerprint or recorded)
-    checkpoints = model.directory.parent
-    require(
-        recorded in ("", actual) or name != before or checkpoints.name != CHECKPOINTS,
-        f"teacher={name} was another checkpoint than {model.directory} when the run "
-        f"began; name that one, as --teacher {checkpoints}/STEP.",
-    )
-    require(
-        distillation.fingerprint in ("", actual),
-        f"distillation.fingerprint={distillation.fingerprint} but teacher={name} has "
-        f"{actual}; name it by --teacher if it is meant, or the other model.",
-    )
-    distillation = dataclasses.replace(distillation, fingerprint=actual)
-    config = dataclasses.replace(config, distillation=distillation)
+    config = _with_fingerprint(config, model, resume)
     own = dataclasses.replace(
         model.config,
         dtype=config.model.dtype,

@@ -88,7 +88,7 @@ def test_only_fsdp_divides_what_is_there_all_the_time():
 
 
 def test_fsdp_divides_the_width_of_the_teacher_too():
-    ways = alternatives(config(batch_size=64), 8, False, teacher_width=12)
+    ways = alternatives(config(batch_size=64), 8, False, width=12)
     assert {each.mesh.fsdp for way in ways for each in way} == {2, 4}
 
 

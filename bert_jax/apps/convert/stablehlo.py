@@ -115,8 +115,7 @@ def export_stablehlo(
             title=f"BERT, head {model.config.head}, as StableHLO.",
             shape=f"[{batch_size or 'any'}, {sequence_length}]",
             names="\n".join(
-                f"    {name} [{', '.join(map(str, outputs[name].shape))}]"
-                for name in outputs
+                f"    {n} [{', '.join(map(str, o.shape))}]" for n, o in outputs.items()
             ),
         )
         (directory / LOADER).write_text(loader)

@@ -23,10 +23,7 @@ the matrix products become too small to keep the device busy."""
 
 
 def alternatives(
-    config: PretrainConfig,
-    num_devices: int,
-    state_fits: bool,
-    teacher_width: int = 0,
+    config: PretrainConfig, num_devices: int, state_fits: bool, width: int = 0
 ) -> list[list[PretrainConfig]]:
     """Return configurations with the same update and less memory, by their cost.
 
@@ -35,9 +32,9 @@ def alternatives(
 
     Args:
         state_fits: whether parameters and optimizer fit as they are sharded now.
-        teacher_width: `hidden_size` of the teacher, which is sharded, too; 0: none.
+        width: `hidden_size` of the teacher, which is sharded, too; 0: none.
     """
-    width = math.gcd(config.model.hidden_size, teacher_width)
+    width = math.gcd(config.model.hidden_size, width)
     num_shards = num_devices // config.mesh.tensor
     shard_rows = config.batch_size // num_shards
     # More microbatches, and those of them that are large enough.
