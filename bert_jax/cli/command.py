@@ -7,6 +7,7 @@ import io
 import itertools
 import re
 from collections.abc import Sequence, Set
+from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from bert_jax.cli.hints import not_taken, unknown
@@ -79,10 +80,13 @@ def parse(
 def _with_values(options: OptionsT, arguments: Sequence[str], verb: str) -> OptionsT:
     """Return the options; refuse one of several values that is given without one.
 
-    One with words to choose from may be: none of them is chosen.
+    One with words to choose from may be: none of them is chosen. What must be given
+    has a message of its own.
     """
+    needed = {o.name for o in options_of(type(options)) if o.default is MISSING}
     for option in options_of(type(options), options):
-        if option.default == () and option.name in arguments and not option.choices:
+        may_be_empty = option.choices or option.name in needed
+        if option.default == () and option.name in arguments and not may_be_empty:
             raise UsageError(
                 f"{option.name} needs a value; `bert-jax {verb} --help-all` lists the "
                 "options."
