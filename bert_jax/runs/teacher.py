@@ -76,8 +76,8 @@ def _with_fingerprint(config: ConfigT, model: Model, resume: Resume | None) -> C
     )
     require(
         stated in ("", actual),
-        f"distillation.fingerprint={stated} but teacher={name} has {actual}; name it by "
-        "--teacher if it is meant, or the other model.",
+        f"distillation.fingerprint={stated} but teacher={name} has {actual}; name it "
+        "by --teacher if it is meant, or the other model.",
     )
     distillation = dataclasses.replace(config.distillation, fingerprint=actual)
     return dataclasses.replace(config, distillation=distillation)
