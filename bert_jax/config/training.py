@@ -236,8 +236,8 @@ class RunConfig(ShortRepr):
         require(
             end >= self.num_steps,
             f"optimizer.decay_steps={end} is less than num_steps={self.num_steps}; "
-            "the learning rate would be 0 before the end. Raise it to that, or give 0 "
-            "for num_steps.",
+            "the learning rate would be 0 before the end. Raise it to that, or leave "
+            "it at 0, which means num_steps.",
         )
         share, (_, decay) = self.optimizer.decay_share, self.optimizer.phases(end)
         require(

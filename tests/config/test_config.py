@@ -73,7 +73,7 @@ ROOT = Path(__file__).parents[2]
         ),
         (
             lambda: PretrainConfig(optimizer=OptimizerConfig(decay_steps=20_000)),
-            "20000 is less than num_steps=900000; .* Raise it to that, or give 0",
+            "20000 is less than num_steps=900000; .* Raise it to that, or leave",
         ),
         (
             lambda: PrepareConfig(
