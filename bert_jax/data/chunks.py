@@ -24,7 +24,13 @@ from bert_jax.data.passes import held_out, passes, shuffle
 from bert_jax.data.shards import row_dtype, shard_name
 from bert_jax.data.sources import UNFINISHED
 from bert_jax.data.text_report import CUT, PADDING, RANDOM, TextReport
-from bert_jax.storage.files import JsonObject, atomic_write, read_json, write_json
+from bert_jax.storage.files import (
+    JsonObject,
+    atomic_write,
+    file_size,
+    read_json,
+    write_json,
+)
 from bert_jax.tokenization import Tokenizer
 
 LABEL_1 = {"nsp": "random", "sop": "swapped"}
@@ -229,7 +235,7 @@ def read_rows(
     """
     size = result["rows"] * row_bytes
     try:
-        if path.stat().length < offset + size:
+        if file_size(path) < offset + size:
             return None
         with path.open("rb") as file:
             file.seek(offset)

@@ -29,7 +29,7 @@ from bert_jax.data.duplicates import Deduplicator
 from bert_jax.data.sources import Source, encoding_of_source, read_pieces
 from bert_jax.data.structured import read_records
 from bert_jax.data.text_report import READ, REPEATED, TextReport
-from bert_jax.storage.files import JsonObject, name_path_if_disk_full
+from bert_jax.storage.files import JsonObject, file_size, name_path_if_disk_full
 from bert_jax.storage.manifest import sha256_of
 
 Spans = Int64[np.ndarray, "_ 2"]
@@ -149,7 +149,7 @@ def _digest(path: str, spans: Spans) -> bytes:
 def _describe(source: Source, path: str) -> JsonObject:
     """Return what identifies a source: its file, or its text if it is no file."""
     given = epath.Path(source.path if os.path.isfile(source.path) else path)
-    size, sha256 = given.stat().length, sha256_of(given)
+    size, sha256 = file_size(given), sha256_of(given)
     return {"name": source.name, "size": size, "sha256": sha256}
 
 

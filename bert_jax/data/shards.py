@@ -16,7 +16,7 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
-from bert_jax.storage.files import JsonObject, is_regular_file
+from bert_jax.storage.files import JsonObject, file_size, is_regular_file
 from bert_jax.storage.manifest import DamagedError, escapes
 from bert_jax.terminal.messages import warn
 
@@ -142,7 +142,7 @@ def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
         raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
     if not is_regular_file(path):
         raise _damaged(path, "is not a regular file")
-    if (length := path.stat().length) != size:
+    if (length := file_size(path)) != size:
         raise _damaged(path, f"has {length} bytes instead of {size}")
 
 

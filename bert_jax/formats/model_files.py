@@ -6,6 +6,7 @@ from etils import epath
 
 from bert_jax.storage.files import (
     JsonObject,
+    file_size,
     read_json,
     read_json_object,
     require_regular_file,
@@ -55,7 +56,7 @@ def short_reason(error: BaseException, limit: int = 160) -> str:
 
 def _checked(path: epath.Path) -> epath.Path:
     require_regular_file(path)
-    if (size := path.stat().length) > MAX_BYTES:
+    if (size := file_size(path)) > MAX_BYTES:
         raise ValueError(
             f"{path} has {size} bytes, but the files of a model that are read at once "
             f"have {MAX_BYTES} at most; {REMEDY}."

@@ -48,6 +48,12 @@ def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
         raise ValueError(f"{subject} is not a regular file but {kind}; name a file.")
 
 
+def file_size(path: str | os.PathLike[str]) -> int:
+    """Return the bytes of a file; `stat` of epath fails if its owner has no name."""
+    name = os.fspath(path)
+    return epath.Path(name).stat().length if "://" in name else os.stat(name).st_size
+
+
 def read_json(path: epath.Path, remedy: str) -> Any:
     """Return the JSON value in a file.
 

@@ -14,7 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from etils import epath
 
-from bert_jax.storage.files import JsonObject, finite_json, is_regular_file, write_json
+from bert_jax.storage.files import (
+    JsonObject,
+    file_size,
+    finite_json,
+    is_regular_file,
+    write_json,
+)
 
 MANIFEST = "manifest.json"
 CHECKSUM = "checksum"
@@ -56,7 +62,7 @@ def describe_files(root: epath.Path, names: Iterable[str]) -> list[JsonObject]:
 
     def describe(name: str) -> JsonObject:
         path = root / name
-        return {"path": name, "size": path.stat().length, "sha256": sha256_of(path)}
+        return {"path": name, "size": file_size(path), "sha256": sha256_of(path)}
 
     with ThreadPoolExecutor() as threads:
         return list(threads.map(describe, sorted(names)))
@@ -112,7 +118,7 @@ def verify_files(root: epath.Path, entries: Iterable[JsonObject]) -> None:
             return f"{path} is a link to outside of {root}"
         if not is_regular_file(path):
             return f"{path} is not a regular file"
-        if (size := path.stat().length) != entry["size"]:
+        if (size := file_size(path)) != entry["size"]:
             return f"{path} has {size} bytes instead of {entry['size']}"
         if sha256_of(path) != entry["sha256"]:
             return f"{path} has another sha256 than its manifest says"

@@ -18,7 +18,7 @@ from etils import epath
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.storage.files import JsonObject, file_size, name_path_in_errors
 from bert_jax.storage.manifest import files_below
 from bert_jax.storage.retries import with_retries
 from bert_jax.terminal.log import LOGGER
@@ -244,7 +244,7 @@ class Uploader:
     def start(self) -> Future[None]:
         """Start to upload the present content of the files, which are append-only."""
         names = files_below(self._folder)
-        sizes = {name: (self._folder / name).stat().length for name in names}
+        sizes = {name: file_size(self._folder / name) for name in names}
         return self._thread.submit(self._upload, sizes)
 
     def _upload(self, sizes: dict[str, int]) -> None:

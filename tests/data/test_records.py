@@ -1,19 +1,23 @@
 import json
 import os
+import pwd
 import re
 import resource
 import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from etils import epath
 
+from bert_jax.apps.inspect.doctor import check_cache
 from bert_jax.data.dataset_manifest import FORMAT_VERSION
 from bert_jax.data.records import columns, open_dataset
 from bert_jax.data.shards import dtype_from_json, dtype_to_json, row_dtype, shard_name
+from bert_jax.distributed.environment import enable_compilation_cache
 from bert_jax.storage import verified_once
 from bert_jax.storage.manifest import MANIFEST, DamagedError, describe_files
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
@@ -358,6 +362,19 @@ def test_c2_a_link_to_outside_is_refused(root, tmp_path_factory):
     for verify in (False, True):
         with pytest.raises(DamagedError, match="is a link to outside"):
             open_dataset(root, verify=verify)
+
+
+def test_a_user_without_a_home_keeps_no_record(dataset, monkeypatch):
+    """As in a container: neither a variable nor an entry of the users names one."""
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    # epath's stat also asks for the name of a file's owner.
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert len(open_dataset(dataset.path, verify=True, once=True).train)
+    enable_compilation_cache(environment := {})
+    assert not environment and not check_cache({}).passed
 
 
 def test_a_dataset_is_hashed_once(dataset, tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import importlib.metadata
 import math
+import os
 from collections.abc import Iterator
 
 import jax
@@ -22,6 +23,7 @@ from bert_jax.config.descriptions import field_descriptions
 from bert_jax.config.files import HISTORY
 from bert_jax.config.serialization import from_dict
 from bert_jax.model.bert import init_params
+from bert_jax.storage.atomic import is_address
 from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.storage.remote import open_directory
@@ -255,7 +257,10 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
         files[f"checkpoint {step}"] = run.workdir / CHECKPOINTS / str(step) / MANIFEST
     for name, path in files.items():
         if path.exists():
-            rows.append((f"{name} written", _time(float(path.stat().mtime))))
+            # epath's stat fails if the owner of a file has no name.
+            is_local = not is_address(path)
+            time = os.stat(path).st_mtime if is_local else float(path.stat().mtime)
+            rows.append((f"{name} written", _time(time)))
     version = importlib.metadata.version("bert_jax")
     now = datetime.datetime.now(datetime.UTC).timestamp()
     rows.append(("this page", f"written {_time(now)} by bert_jax {version}"))
