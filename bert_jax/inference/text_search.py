@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from bert_jax.config.checks import require
 from bert_jax.inference.predictor import load
 from bert_jax.inference.vectors import with_cut
-from bert_jax.tables.read import source_rows
-from bert_jax.tables.rows import named_text_of
+from bert_jax.tables.read import named_text_of, source_rows
 from bert_jax.terminal.messages import one_line, say
 
 _WIDTH = 80

@@ -223,10 +223,9 @@ def _differing(before: RunConfig, config: RunConfig) -> list[JsonObject]:
 def _check_data(config: RunConfig, workdir: epath.Path) -> None:
     """Raise FileNotFoundError or ValueError unless the run's data are still there."""
     assert isinstance(config, PretrainConfig | FinetuneConfig)
-    place, option, expected = config.data.path, "--data.path", config.data.fingerprint
+    place, name, expected = config.data.path, "path", config.data.fingerprint
     if not place and isinstance(config, FinetuneConfig):
-        place, option = config.data.train, "--data.train"
-    remedy = "with the place where they are now"
+        place, name = config.data.train, "train"
     try:
         if isinstance(config, PretrainConfig):
             dataset = open_dataset(place)
@@ -239,16 +238,16 @@ def _check_data(config: RunConfig, workdir: epath.Path) -> None:
         reason = str(error)
         if error.strerror:
             reason = f"{error.filename}: {error.strerror}."
-        if option == "--data.train" and os.path.exists(place):
-            option = "--data.validation"
+        if name == "train" and os.path.exists(place):
+            name = "validation"
         raise FileNotFoundError(
             f"The data of {workdir} are gone: {reason} If they were moved, pass "
-            f"{option} {remedy}."
+            f"--data.{name} with the place where they are now."
         ) from error
     require(
         actual == expected,
         f"{place} does not hold the data of {workdir}: its fingerprint is {actual}, "
-        f"not {expected}; pass {option} {remedy}.",
+        f"not {expected}; pass --data.{name} with the place where they are now.",
     )
 
 

@@ -26,7 +26,12 @@ from bert_jax.tables.lines import (
     suffix_of,
 )
 from bert_jax.tables.memory import MemoryTable, row_of
-from bert_jax.tables.rows import TableRow, column_names
+from bert_jax.tables.rows import (
+    TableRow,
+    column_names,
+    missing_column_message,
+    text_of,
+)
 from bert_jax.terminal.messages import warn
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
@@ -86,6 +91,14 @@ def table_rows(
         yield row
     if row is None:
         raise ValueError(f"{name} has no rows; it must have at least one.")
+
+
+def named_text_of(row: TableRow, column: str) -> str:
+    """Return the text in a column that an option names; errors as `text_of`."""
+    if column in row.values:
+        return text_of(row, column)
+    message = missing_column_message(row.where, column, row.values)
+    raise ValueError(f"{message} Name the column by --text-column.")
 
 
 def source_rows(

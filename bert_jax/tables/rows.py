@@ -60,14 +60,6 @@ def missing_column_message(
     return f"{message}."
 
 
-def named_text_of(row: TableRow, column: str) -> str:
-    """Return the text in a column that --text-column names; errors as `text_of`."""
-    if column in row.values:
-        return text_of(row, column)
-    message = missing_column_message(row.where, column, row.values)
-    raise ValueError(f"{message} Name the column by --text-column.")
-
-
 def text_of(row: TableRow, column: str) -> str:
     """Return the text in a column.
 

@@ -20,8 +20,8 @@ from bert_jax.inference.vectors import TextCounts, warn_of_cuts, with_cut
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
-from bert_jax.tables.read import source_rows
-from bert_jax.tables.rows import TableRow, named_text_of
+from bert_jax.tables.read import named_text_of, source_rows
+from bert_jax.tables.rows import TableRow
 from bert_jax.tables.write import write_rows
 
 OutputFormat = Literal["jsonl", "csv", "parquet"]

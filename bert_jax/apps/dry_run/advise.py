@@ -144,18 +144,16 @@ def advise(
     name, clock = (topology.name, topology.clock) if topology else ("", 0.0)
     step = estimate(run, batch, name)
     yield from estimate_lines(step, devices, clock, run.task.flops(batch))
-    if not memory:
-        return
-    if step.fits(memory):
-        yield f"it fits in {gib(memory)}"
+    if not memory or step.fits(memory):
+        if memory:
+            yield f"it fits in {gib(memory)}"
         return
     yield f"it does not fit in {gib(memory)}; compiling alternatives"
     state = step.parameters + step.optimizer
     if state >= memory:
         yield "  parameters and optimizer alone do not: only --mesh.fsdp can help"
     with jax.default_device(devices[0]):
-        teacher = getattr(run.task, "teacher", None)
-        width = teacher.config.hidden_size if teacher is not None else 0
+        width = task.teacher.config.hidden_size if config.teacher else 0
         methods = alternatives(config, len(devices), state < memory, width)
     advice = "none fits: lower batch_size, or use more devices"
     for option, step in attempts(methods, measure, memory):
