@@ -62,15 +62,9 @@ def with_fingerprints(
         train: the training examples as they were read.
         splits: the examples with the labels of the model.
     """
-    own = fingerprint(train, data.fingerprint)
-    require(
-        data.fingerprint in ("", own),
-        f"data.fingerprint={data.fingerprint} but the training examples have {own}; "
-        "name their file by --data.train if it is meant, or the other file.",
-    )
     return dataclasses.replace(
         data,
-        fingerprint=own,
+        fingerprint=fingerprint(train, data.fingerprint),
         validation_fingerprint=fingerprint(splits.validation),
         test_fingerprint=fingerprint(splits.test) if splits.test else "",
     )

@@ -56,6 +56,10 @@ class SweepRun:
     config: FinetuneConfig
 
 
+def run_name(setting: str, seed: int) -> str:
+    return f"{setting}, seed {seed}".replace(", ", "_").replace(" ", "_")
+
+
 def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[SweepRun]:
     """Yield the runs: each seed of each setting."""
     settings: Sequence[Any] = [
@@ -70,7 +74,7 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[SweepRun]:
         rated = "by_size" if by_size else f"{rate:g}"
         setting = f"rate {rated}, batch {batch_size}, epochs {epochs:g}"
         for seed in range(config.seed, config.seed + seeds):
-            name = f"rate_{rated}_batch_{batch_size}_epochs_{epochs:g}_seed_{seed}"
+            name = run_name(setting, seed)
             optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
             changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
             changed["rate_by_size"] = by_size
@@ -129,11 +133,10 @@ def finetune_runs(
     config, done = resolve_runs(config, root, seeds)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
-    shared: JsonObject = {"config": to_dict(config), "models": model_hashes(config)}
     with each_line_once():
         for run in grid(config, seeds, sweep):
             if run.name not in {other["name"] for other in done}:
-                _add_run(run, done, shared, root)
+                _add_run(run, done, config, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
@@ -164,6 +167,12 @@ def resolve_runs(
     summary = read_runs_file(root)
     config = with_pinned_models(config, summary["config"])
     require_same_config(summary["config"], config, root / RUNS)
+    for run in summary["runs"]:
+        require(
+            run["name"] == run_name(run["setting"], run["seed"]),
+            f"{root / RUNS} has {run['name']!r:.80} for {run['setting']}, seed "
+            f"{run['seed']}; restore it from a copy, or choose another --workdir.",
+        )
     if "models" in summary:  # not of an older version
         require(
             summary["models"] == model_hashes(config),
@@ -175,7 +184,7 @@ def resolve_runs(
 
 
 def _add_run(
-    run: SweepRun, done: list[JsonObject], shared: JsonObject, root: epath.Path
+    run: SweepRun, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
 ) -> None:
     """Train a run, add its scores to `done`, and write `runs.json`.
 
@@ -195,7 +204,8 @@ def _add_run(
         other["scores"] = {k: v for k, v in other["scores"].items() if k in common}
     if not is_primary():
         return
-    values = shared | runs_json(done) | {"runs": done}
+    values = {"config": to_dict(config), "models": model_hashes(config)}
+    values |= runs_json(done) | {"runs": done}
     write_json(values, root / RUNS)
     for other in done:
         checkpoints = root / other["name"] / CHECKPOINTS

@@ -117,7 +117,7 @@ def sweep(folder: Path, number: int) -> None:
         list(runs_lines(finetune_runs(config, folder, seeds=2)))
     except FileNotFoundError as error:
         # A run that the file no longer lists would begin, from a model that is gone.
-        if not str(error).startswith("gone holds no"):
+        if not str(error).startswith("gone does not exist"):
             raise
 
 
