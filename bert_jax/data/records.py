@@ -127,6 +127,14 @@ class Dataset:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
+def _require_no_model(root: epath.Path) -> None:
+    require(
+        not (root / "config.json").exists(),
+        f"{root} is a model or the workdir of a run; name a dataset of `bert-jax "
+        "prepare`.",
+    )
+
+
 def open_dataset(
     path: str | os.PathLike[str], verify: bool = False, once: bool = False
 ) -> Dataset:
@@ -145,16 +153,14 @@ def open_dataset(
         ValueError: the dataset has another format version, or is a model.
     """
     root = open_directory(path)
-    require(
-        not (root / "config.json").exists(),
-        f"{root} is a model or the workdir of a run; name a dataset of `bert-jax "
-        "prepare`.",
-    )
     try:
         root = local_copy(root) if is_address(root) else root
         manifest = read_manifest(root)
     except FileNotFoundError as error:
+        _require_no_model(root)
         raise FileNotFoundError(f"{error} Make it with `bert-jax prepare`.") from error
+    if "shards" not in manifest:
+        _require_no_model(root)
     check_manifest(root, manifest)
     if verify:
         compare = verify_once if once else verify_files

@@ -40,7 +40,10 @@ def tokens_inside_words(tokenizer: Tokenizer) -> Bool[np.ndarray, " V"]:
 
 
 def find_tokens(
-    rows: Rows, ids: Sequence[int], continues_word: Bool[np.ndarray, " V"]
+    rows: Rows,
+    ids: Sequence[int],
+    continues_word: Bool[np.ndarray, " V"],
+    before: Sequence[int] = (),
 ) -> Iterator[Matches]:
     """Find the rows that contain all of `ids` in this order, without a gap.
 
@@ -50,6 +53,8 @@ def find_tokens(
         ids: at least one; the first begins a word.
         continues_word: which tokens of the vocabulary continue a word. After the
             sequence stands none of them.
+        before: tokens of which one stands before a sequence whose first continues a
+            word, as where a text begins.
 
     Yields:
         The rows of each chunk, also if there are none.
@@ -57,7 +62,11 @@ def find_tokens(
     assert ids
     for start in range(0, len(rows), _CHUNK_ROWS):
         numbers = np.arange(start, min(start + _CHUNK_ROWS, len(rows)), dtype=np.int64)
-        starts = sequence_starts(rows.gather(numbers)["tokens"], ids, continues_word)
+        tokens = rows.gather(numbers)["tokens"]
+        starts = sequence_starts(tokens, ids, continues_word)
+        if before and continues_word[ids[0]]:
+            starts[:, 0] = False
+            starts[:, 1:] &= np.isin(tokens[:, : starts.shape[1] - 1], before)
         matching = np.flatnonzero(starts.any(axis=1))
         yield Matches(numbers[matching], starts[matching].argmax(axis=1))
 
@@ -66,9 +75,10 @@ def find_any(
     rows: Rows,
     sequences: Iterable[Sequence[int]],
     continues_word: Bool[np.ndarray, " V"],
+    before: Sequence[int] = (),
 ) -> Iterator[Matches]:
     """Find the rows that contain one of the sequences, as `find_tokens` finds each."""
-    searches = [find_tokens(rows, ids, continues_word) for ids in sequences]
+    searches = [find_tokens(rows, ids, continues_word, before) for ids in sequences]
     for matches in zip(*searches, strict=True):
         numbers = np.concatenate([one.rows for one in matches])
         starts = np.concatenate([one.starts for one in matches])

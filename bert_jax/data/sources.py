@@ -63,6 +63,7 @@ _BESIDE = (
     ((".jsonl", ".ndjson", ".parquet"), (".json",)),
 )
 _NO_TEXT = "readme license licence copying changelog makefile".split()
+_SHARD = re.compile(r"(train|validation)-\d+-of-\d+\.npy")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _UNREADABLE = "directories that cannot be read"
 _COPIES = "copies of text in unfinished datasets"
@@ -220,7 +221,7 @@ def _kind_of_directory(folder: str, names: Sequence[str]) -> str:
     """Return "tokenizers" or "datasets" if a directory is one, else ""."""
     if "tokenizer_config.json" in names:  # beside it, vocab.txt is no prose
         return "tokenizers"
-    is_finished = MANIFEST in names and any(name.endswith(".npy") for name in names)
+    is_finished = MANIFEST in names and any(map(_SHARD.fullmatch, names))
     is_unfinished = os.path.exists(os.path.join(folder, UNFINISHED, LOCK))
     return "datasets" if is_finished or is_unfinished else ""
 

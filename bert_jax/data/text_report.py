@@ -259,6 +259,9 @@ class TextReport:
         }
         if NO_NEIGHBOUR in lines or PADDING in lines:  # longer rows would not help
             lines.pop(CUT, None)
+        if PADDING in lines and RANDOM in lines:
+            longer = ", or a larger --sequence-length"
+            lines[RANDOM] = lines[RANDOM].replace(longer, "")
         if self._share(self.text[UNKNOWN], "tokens") > _MANY_UNKNOWN:
             lines[UNKNOWN] = self._unknown_problem(remedy)
         return [*lines.values()]

@@ -4,7 +4,10 @@ These are the files of sentence-transformers: `modules.json` lists the modules t
 follow the model, and each module has a directory with a `config.json`.
 """
 
+import contextlib
+import dataclasses
 import os
+from collections.abc import Sequence
 from typing import get_args
 
 from etils import epath
@@ -88,11 +91,26 @@ def read_embedding(
     if not path.exists():
         return _embedding_of_parent(directory.absolute())
     modules = _read_modules(path)
-    kinds = [kind for kind, _ in modules]
-    supported = [kind for kind, _ in _MODULES]
+    kinds, supported = [kind for kind, _ in modules], [kind for kind, _ in _MODULES]
+    if kinds in (supported, supported[:2]):
+        return _embedding_of(directory, modules, cased, positions)
+    embedding = Embedding()
+    if kinds[:2] == supported[:2]:
+        # What is damaged of a model whose vectors are not computed does not matter.
+        with contextlib.suppress(ValueError, FileNotFoundError):
+            embedding = _embedding_of(directory, modules, cased, positions)
     listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
-    if kinds[:2] != supported[:2]:
-        return Embedding(unsupported=f"the modules {listed}")
+    reasons = filter(None, [embedding.unsupported, f"the modules {listed}"])
+    return dataclasses.replace(embedding, unsupported=" and ".join(reasons))
+
+
+def _embedding_of(
+    directory: epath.Path,
+    modules: Sequence[tuple[str, str]],
+    cased: bool,
+    positions: int,
+) -> Embedding:
+    """Return the vectors of a model, then a pooling, and perhaps a normalization."""
     modes, pool_prompt = _pooling(directory / modules[1][1] / "config.json")
     general = read_object_or_empty(directory / GENERAL_CONFIG)
     folder = directory / modules[0][1]
@@ -101,13 +119,11 @@ def read_embedding(
     unsupported = _unsupported_changes(own, tokenizer, cased)
     if modes not in (["mean"], ["cls"]):
         unsupported.append(f"pooling by {' and '.join(modes)}")
-    if kinds not in (supported, supported[:2]):
-        unsupported.append(f"the modules {listed}")
     pooling: Pooling = "cls" if modes == ["cls"] else "mean"
     prompts = _prompts(general, directory / GENERAL_CONFIG)
     return Embedding(
         pooling,
-        normalize=kinds == supported,
+        normalize=len(modules) == len(_MODULES),
         unsupported=" and ".join(unsupported),
         max_tokens=_max_tokens(own, tokenizer, positions, directory),
         prompt_names=tuple(prompts),

@@ -98,7 +98,7 @@ def named_text_of(row: TableRow, column: str) -> str:
     if column in row.values:
         return text_of(row, column)
     message = missing_column_message(row.where, column, row.values)
-    raise ValueError(f"{message} Name the column by --text-column.")
+    raise ValueError(row.problem or f"{message} Name the column by --text-column.")
 
 
 def source_rows(

@@ -214,6 +214,11 @@ def test_datasets_below_the_input_are_not_read(tmp_path, caplog):
         assert source.name == "a.txt" and f"not read are {said}" in caplog.text
 
 
+def test_a_manifest_beside_other_arrays_is_no_dataset(tmp_path):
+    tree(tmp_path, "x/a.txt", "y/b.txt", "y/manifest.json", "y/vectors.npy")
+    assert [one.name for one in find_sources([str(tmp_path)])] == ["a.txt", "b.txt"]
+
+
 @pytest.mark.parametrize(
     ("paths", "names"),
     [

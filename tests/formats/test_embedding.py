@@ -275,6 +275,13 @@ def test_another_vector_keeps_prompts_and_length_of_the_files(tmp_path):
         similarity="dot",
     )
     assert chosen_embedding(found, "cls") == expected
+    # What else is damaged does not matter of modules that are not computed.
+    (tmp_path / "1_Pooling" / "config.json").unlink()
+    modules = json.loads((tmp_path / "modules.json").read_text())
+    dense = {"idx": 2, "path": "2_Dense", "type": "sentence_transformers.models.Dense"}
+    (tmp_path / "modules.json").write_text(json.dumps([*modules[:2], dense]))
+    found = read_embedding(epath.Path(tmp_path), cased=False, positions=512)
+    assert found.unsupported.startswith("the modules Transformer in ")
 
 
 LONG = ["the cat mat the cat mat the cat mat", "the mat", "cat " * 60]

@@ -78,3 +78,10 @@ def test_sentences_of_a_document_have_the_tokens_of_the_document(family, tmp_pat
     assert len(found.rows) == 2
     (one,) = find_tokens(train, ids[0], inside)
     assert len(one.rows) == (1 if family == "Roberta" else 2)
+    # Not inside a word, as the tokens of a beginning would be.
+    special = tokenizer.cls_id, tokenizer.sep_id
+    (same,) = find_any(train, ids, inside, special)
+    assert same.rows.tolist() == found.rows.tolist()
+    part = [tokenizer.encode("at").ids.tolist()]
+    (inner,) = find_any(train, part, inside, special)
+    assert not len(inner.rows)

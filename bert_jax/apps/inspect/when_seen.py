@@ -82,9 +82,10 @@ def search(run: PretrainingRun, text: str) -> Search:
     if not ids:
         raise ValueError(f"when={text!r:.80} has no tokens; give some words.")
     inside = tokens_inside_words(dataset.tokenizer)
+    special = dataset.tokenizer.cls_id, dataset.tokenizer.sep_id
     num_training = num_seen = num_total = 0
     earliest: list[tuple[int, int, int]] = []
-    for matches in find_any(dataset.train, [ids, *others], inside):
+    for matches in find_any(dataset.train, [ids, *others], inside, special):
         num_training += len(matches.rows)
         num_seen += count_steps(batches, matches.rows, run.num_done)
         num_total += count_steps(batches, matches.rows, run.config.num_steps)
@@ -94,7 +95,7 @@ def search(run: PretrainingRun, text: str) -> Search:
             positions, matches.rows.tolist(), matches.starts.tolist(), strict=True
         )
         earliest = sorted([*earliest, *places])[:_NUM_ROWS]
-    validation = find_any(dataset.validation, [ids, *others], inside)
+    validation = find_any(dataset.validation, [ids, *others], inside, special)
     num_validation = sum(len(matches.rows) for matches in validation)
     if not num_training + num_validation:
         tokens = " ".join(dataset.tokenizer.tokens(ids))

@@ -1,10 +1,13 @@
 """One self-contained web page of several runs: curves, scores, what differs."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from etils import epath
 
 from bert_jax.apps.run_page.curves import (
     MAX_POINTS,
@@ -24,9 +27,10 @@ from bert_jax.apps.run_page.run_record import (
     read_run_record,
 )
 from bert_jax.apps.run_page.run_report import write_run_report
-from bert_jax.config import FinetuneConfig
+from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
+from bert_jax.storage.manifest import read_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tasks.predictions import without_repeats
@@ -160,6 +164,15 @@ def comparability_notes(runs: Sequence[RunRecord]) -> Iterator[str]:
             yield f"Left out of {place}, as unreadable: lines {count:,}."
 
 
+def _num_scored(config: PretrainConfig) -> int:
+    """Return how many validation rows a run is scored on, if its dataset is there."""
+    with contextlib.suppress(ValueError, OSError):
+        shards = read_manifest(epath.Path(config.data.path))["shards"]
+        rows = sum(s["rows"] for s in shards if s["split"] == "validation")
+        return min(config.eval_rows or rows, rows)
+    return config.eval_rows
+
+
 def validation_data(run: RunRecord) -> tuple[object, ...]:
     """Return what tells on which examples, and masks, a run was scored."""
     config = run.config
@@ -170,7 +183,7 @@ def validation_data(run: RunRecord) -> tuple[object, ...]:
         most = min(masks.num_slots(length), needed.num_slots(length))
         shares = masks.rate, masks.mask_share, masks.random_share, masks.unit
         spans = masks.span_probability, masks.max_span
-        rows = config.data.fingerprint, config.eval_rows
+        rows = config.data.fingerprint, _num_scored(config)
         return *rows, most, *shares, *(spans if masks.unit == "span" else ())
     data = config.data
     if data.validation:
