@@ -109,7 +109,8 @@ def _load_json(path: str, config_class: type[ConfigT]) -> ConfigT:
         values = json.loads(Path(path).read_bytes())
         if not isinstance(values, dict):
             raise ValueError(f"it holds {quoted(values)}, not a JSON object")
-        values.pop(HISTORY, None)
+        for name in (HISTORY, "embedding"):  # of a run, and of a model that was saved
+            values.pop(name, None)
         return from_dict(config_class, values)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(

@@ -93,7 +93,7 @@ def fillings(
     texts = require_texts("text", text if is_list else [require_text("text", text)])
     require_head(model, "masked_lm", "fill_mask")
     require_attention(model, "bidirectional", "fill_mask")
-    require_count("k", k)
+    k = require_count("k", k)
     names = [f"text {i}" if is_list else "The text" for i in range(len(texts))]
     tokenizer = model.tokenizer
     segments = masked_segments(tokenizer, texts, names)

@@ -210,7 +210,7 @@ class Predictor(FinetunedPredictor):
             ValueError: a number is out of range, prompt and tokens are more than the
                 model's positions, or the model's attention is not causal.
         """
-        require_count("num_tokens", num_tokens)
+        num_tokens = require_count("num_tokens", num_tokens)
         key = jax.random.key(0) if key is None else key
         sampling = checked_sampling(temperature, top_k, top_p)
         prompts, index = as_several(prompt)
@@ -350,7 +350,7 @@ class Predictor(FinetunedPredictor):
         Raises:
             ValueError: as `embed` and `similarity`.
         """
-        require_count("k", k)
+        k = require_count("k", k)
         similarity = self.embedding.computed_similarity()
         (queries, rows), embedder = as_several(queries), self._embedder
         sides = (

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -129,6 +130,7 @@ class Embedder:
         """
         if prompt is None:
             prompt = self.embedding.first_prompt(prompts)
+        values = np.asarray(values) if isinstance(values, jax.Array) else values
         if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
             require_same_vectors(name, values, lambda: self._record(prompt))
             return Side(name, require_vectors(name, values))

@@ -41,7 +41,7 @@ from bert_jax.tasks.own_metrics import ComputeMetrics, load_function, own_scores
 from bert_jax.tasks.predictions import Predictions, Splits, main_score_name
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.tokenization import Tokenizer
-from bert_jax.training.callbacks import Callback
+from bert_jax.training.callbacks import Callback, Callbacks
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import SCORE_FIELDS, fields_among
 from bert_jax.training.run import Run
@@ -104,6 +104,7 @@ def finetune(
         sources = {"train": train, "validation": validation, "test": test}
         config = chosen_config(config, model, **sources)
         require_loggers(config)
+        Callbacks(callbacks)  # a wrong one is refused first
         check_attention_kernel(config.model, config.data.max_length)
         own_metrics = load_function(config.compute_metrics)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)

@@ -43,6 +43,8 @@ def chosen_config(
     if isinstance(config, str):
         config = finetuning_config(config)
     given = {n: named_source(s, n) for n, s in sources.items() if s is not None}
+    if "train" in given:  # not those of a record
+        given["fingerprint"] = ""
     data = dataclasses.replace(config.data, **given)  # type: ignore[arg-type]
     require(
         isinstance(model, str | os.PathLike),
@@ -54,17 +56,30 @@ def chosen_config(
 
 
 def with_fingerprints(
-    data: ExamplesConfig, train: Sequence[Example], splits: Splits
+    data: ExamplesConfig,
+    train: Sequence[Example],
+    splits: Splits,
+    recorded: str = "",
 ) -> ExamplesConfig:
     """Return the settings with the fingerprints of the examples.
 
     Args:
         train: the training examples as they were read.
         splits: the examples with the labels of the model.
+        recorded: the fingerprint that a configuration has of them; "": none.
+
+    Raises:
+        ValueError: they have another than the configuration.
     """
+    own = fingerprint(train, data.fingerprint)
+    require(
+        recorded in ("", own),
+        f"data.fingerprint={recorded} but the training examples have {own}; name their "
+        "file by --data.train if it is meant, or the other file.",
+    )
     return dataclasses.replace(
         data,
-        fingerprint=fingerprint(train, data.fingerprint),
+        fingerprint=own,
         validation_fingerprint=fingerprint(splits.validation),
         test_fingerprint=fingerprint(splits.test) if splits.test else "",
     )

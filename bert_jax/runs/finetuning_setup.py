@@ -190,7 +190,9 @@ def finetuning_model(
     and neither the configuration nor GLUE orders them. Raise ValueError if they, or the
     run's own fields, do not fit the model.
     """
-    labels, is_ordered = task.labels(examples), config.data.labels or config.data.glue
+    labels = task.labels(examples)
+    # A teacher has the order of its own.
+    is_ordered = config.data.labels or config.data.glue or config.teacher
     if not is_ordered and set(labels) == set(source.labels):
         labels = source.labels
     model = merge_model_config(config, source, config.init_from or str(workdir))
@@ -258,7 +260,8 @@ def prepare_finetuning(
         model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)
     task = with_num_texts(dataclasses.replace(task, model=model), splits.train)
     matched = match_splits(task, splits)
-    data = with_fingerprints(task.data, splits.train, matched)
+    recorded = "" if resume else config.data.fingerprint
+    data = with_fingerprints(task.data, splits.train, matched, recorded)
     config = dataclasses.replace(config, model=model, data=data)
     say_on_primary(task.label_warnings(class_examples))
     say_on_primary(example_lines(task, matched))

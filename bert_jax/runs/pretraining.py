@@ -28,7 +28,7 @@ from bert_jax.tasks.pretraining.task import (
 )
 from bert_jax.tasks.task import check_attention_kernel
 from bert_jax.terminal.messages import say, warn
-from bert_jax.training.callbacks import Callback
+from bert_jax.training.callbacks import Callback, Callbacks
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
@@ -170,6 +170,7 @@ def pretrain(
     """
     with raise_on_all_processes():
         require_loggers(config)
+        Callbacks(callbacks)  # a wrong one is refused first
         require_hours(hours, extend)
         dataset, config = open_for(config, verify=False)
         check_attention_kernel(config.model, config.data.sequence_length)

@@ -1,5 +1,6 @@
 """Several fine-tuning runs: over seeds, and over the paper's grid."""
 
+import contextlib
 import dataclasses
 import itertools
 import os
@@ -133,10 +134,13 @@ def finetune_runs(
     config, done = resolve_runs(config, root, seeds)
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
+    names = {run["name"] for run in done}
+    missing = [run for run in grid(config, seeds, sweep) if run.name not in names]
+    models = model_hashes(config) if missing else []
+    shared: JsonObject = {"config": to_dict(config), "models": models}
     with each_line_once():
-        for run in grid(config, seeds, sweep):
-            if run.name not in {other["name"] for other in done}:
-                _add_run(run, done, config, root)
+        for run in missing:
+            _add_run(run, done, shared, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
@@ -174,8 +178,12 @@ def resolve_runs(
             f"{run['seed']}; restore it from a copy, or choose another --workdir.",
         )
     if "models" in summary:  # not of an older version
+        models = summary["models"]
+        # One that is gone is missed by the runs that are left, if there are any.
+        with contextlib.suppress(FileNotFoundError):
+            models = model_hashes(config)
         require(
-            summary["models"] == model_hashes(config),
+            summary["models"] == models,
             f"{root / RUNS} lists runs from other files of {config.init_from}"
             f"{config.teacher and f' or {config.teacher}'}; choose another --workdir.",
         )
@@ -184,7 +192,7 @@ def resolve_runs(
 
 
 def _add_run(
-    run: SweepRun, done: list[JsonObject], config: FinetuneConfig, root: epath.Path
+    run: SweepRun, done: list[JsonObject], shared: JsonObject, root: epath.Path
 ) -> None:
     """Train a run, add its scores to `done`, and write `runs.json`.
 
@@ -204,8 +212,7 @@ def _add_run(
         other["scores"] = {k: v for k, v in other["scores"].items() if k in common}
     if not is_primary():
         return
-    values = {"config": to_dict(config), "models": model_hashes(config)}
-    values |= runs_json(done) | {"runs": done}
+    values = shared | runs_json(done) | {"runs": done}
     write_json(values, root / RUNS)
     for other in done:
         checkpoints = root / other["name"] / CHECKPOINTS

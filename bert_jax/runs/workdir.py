@@ -109,10 +109,12 @@ def check_workdir(
     allowed = FREE_TO_CHANGE + (EXTENDABLE if extend else [])
     if refused := [change for change in changed if change["field"] not in allowed]:
         hint = _extend_hint(refused, config, workdir)
+        record = f"or give {workdir / 'config.json'} first, which has them, "
+        if any(change["field"] == "data.fingerprint" for change in refused):
+            record = ""  # other examples, or rows in memory
         raise ValueError(
             f"{workdir} belongs to another run: {_describe(refused)}. Repeat its "
-            f"options, or give {workdir / 'config.json'} first, which has them, or "
-            f"choose another --workdir{hint}."
+            f"options, {record}or choose another --workdir{hint}."
         )
     if config.num_steps < resume.step:
         raise ValueError(

@@ -31,6 +31,8 @@ same = [
     bert.search(jnp.array(expected), texts, k=np.int64(1)).indices.tolist()
     == [[0], [1]]
     == bert.search(np.array(expected), texts, k=1).indices.tolist(),
+    bert.search(texts, jnp.array(expected), k=np.int64(2)).indices.tolist()
+    == [[0, 1], [1, 0]],
     bert.similarity(np.arange(16), texts).shape == (2,),
     bert.features([]) == [] == bert.features([], layers=np.array([-1, 0])),
 ]
@@ -117,4 +119,4 @@ def test_d_arguments_of_the_wrong_type(number, answers):
 
 
 def test_texts_may_come_in_arrays_and_generators(answers):
-    assert answers["same"] == [True] * 6
+    assert answers["same"] == [True] * 7
