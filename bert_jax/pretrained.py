@@ -240,8 +240,7 @@ def read_finetuning(directory: epath.Path) -> FinetuneConfig | None:
     if "task" not in read_config(model_directory(directory)):
         return None
     config = read_config_as(directory, "", FinetuneConfig)
-    data = dataclasses.replace(config.data, label_names=())
-    return dataclasses.replace(config, data=data)
+    return dataclasses.replace(config, data=config.data.renamed)
 
 
 def read_positions(directory: epath.Path) -> int:

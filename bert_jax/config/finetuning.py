@@ -161,6 +161,11 @@ class ExamplesConfig(ShortRepr):
         )
 
     @property
+    def renamed(self) -> "ExamplesConfig":
+        """The settings beside a model whose classes have their new names already."""
+        return dataclasses.replace(self, label_names=())
+
+    @property
     def label_columns(self) -> tuple[str, ...]:
         """`label_column` as a tuple."""
         column = self.label_column

@@ -326,8 +326,7 @@ def baseline_of_run(config: FinetuneConfig) -> dict[str, float]:
 
     It is {} if the files of the run are not where they were, or have changed.
     """
-    data = dataclasses.replace(config.data, label_names=())  # the model has the names
-    task = finetuning_task(config.task, data, config.model)
+    task = finetuning_task(config.task, config.data.renamed, config.model)
     train = training_examples(task, [])
     if not train:
         return {}

@@ -247,11 +247,10 @@ def score_best(
 
     The primary process computes them.
     """
-    data = dataclasses.replace(data, label_names=())  # the model has the names
 
     def scores() -> dict[str, float]:
         test, *_ = evaluate_and_report(
-            workdir, data, "", "validation", compute_metrics=compute_metrics
+            workdir, data.renamed, "", "validation", compute_metrics=compute_metrics
         )
         return test.scores | test.source.baseline
 
