@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import functools
 import math
-import struct
 import types
 import typing
 from typing import Any
@@ -159,32 +158,6 @@ def _require_scalar(name: str, value: Any, hint: object) -> None:
         require(abs(value) <= largest, f"{start} is {rule}.")
         rule = f"0 in float32; give 0, or at least {smallest:.1e}"
         require(value == 0 or abs(value) >= smallest, f"{start} is {rule}.")
-
-
-def require_positive(config: object, *names: str) -> None:
-    """Check that fields are finite and greater than 0."""
-    for name in names:
-        value = getattr(config, name)
-        holds = 0 < value < math.inf
-        require(holds, f"{name}={value} must be finite and greater than 0.")
-
-
-def require_not_negative(config: object, *names: str) -> None:
-    """Check that fields are finite and at least 0."""
-    for name in names:
-        value = getattr(config, name)
-        holds = 0 <= value < math.inf
-        require(holds, f"{name}={value} must be finite and at least 0.")
-
-
-def require_fraction(config: object, *names: str) -> None:
-    """Check that fields are at least 0 and less than 1, also in float32."""
-    for name in names:
-        value = getattr(config, name)
-        holds = 0 <= value < 1
-        require(holds, f"{name}={value} must be at least 0 and less than 1.")
-        holds = struct.unpack("f", struct.pack("f", value))[0] < 1
-        require(holds, f"{name}={value} is 1 in float32; it must be less than 1.")
 
 
 def require_batch_size(batch_size: int) -> None:

@@ -4,23 +4,15 @@ import dataclasses
 import math
 from typing import Literal
 
-from bert_jax.config.checks import (
-    require,
-    require_beam_engine,
-    require_fraction,
-    require_not_negative,
-    require_positive,
-    require_seed,
-    require_types,
-)
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.checks import require, require_beam_engine, require_seed
+from bert_jax.config.representation import CheckedConfig
 
 _MAX_PASSES = 10_000
 _MAX_VOCABULARY = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
-class TextConfig(ShortRepr):
+class TextConfig(CheckedConfig):
     """Options for reading text, shared by `vocab` and `prepare`."""
 
     input: tuple[str, ...]
@@ -39,9 +31,6 @@ class TextConfig(ShortRepr):
     strict: bool = True
     """Stop at text that cannot be decoded; else its bad bytes are replaced and counted.
     Text is UTF-8, or as the byte order mark of its file says."""
-
-    def __post_init__(self) -> None:
-        require_types(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
@@ -64,9 +53,9 @@ class VocabularyConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "sample_sentences")
+        self.require_positive("sample_sentences")
         if self.vocab_size != "auto":
-            require_positive(self, "vocab_size")
+            self.require_positive("vocab_size")
             require(
                 self.vocab_size <= _MAX_VOCABULARY,
                 f"vocab_size={self.vocab_size:.6g} must be at most {_MAX_VOCABULARY}.",
@@ -113,13 +102,13 @@ class PrepareConfig(TextConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_fraction(self, "short_sequence_probability", "validation_fraction")
+        self.require_fraction("short_sequence_probability", "validation_fraction")
         require(
             8 <= self.sequence_length <= 65_535,
             f"sequence_length={self.sequence_length} must be from 8 to 65535.",
         )
-        require_positive(self, "repeats")
-        require_not_negative(self, "workers")
+        self.require_positive("repeats")
+        self.require_not_negative("workers")
         require(
             len(self.weights) in (0, len(self.input)),
             f"weights has {len(self.weights)} numbers for {len(self.input)} inputs; "

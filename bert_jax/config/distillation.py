@@ -2,18 +2,12 @@
 
 import dataclasses
 
-from bert_jax.config.checks import (
-    RESOLVED,
-    require,
-    require_not_negative,
-    require_positive,
-    require_types,
-)
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.checks import RESOLVED, require
+from bert_jax.config.representation import CheckedConfig
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class DistillationConfig(ShortRepr):
+class DistillationConfig(CheckedConfig):
     """What a run learns from a teacher's scores (Hinton et al. 2015, §2).
 
     The loss is `label_weight` times the loss on the labels, plus `distillation_loss`.
@@ -31,18 +25,14 @@ class DistillationConfig(ShortRepr):
     """Hash of the teacher's files; filled in at the start, checked when resuming."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_not_negative(self, "label_weight", *self.weights)
-        require_positive(self, "temperature")
+        super().__post_init__()
+        self.require_not_negative("label_weight", *self.weights)
+        self.require_positive("temperature")
         listed = " and ".join(f"{name}=0" for name in self.weights)
         holds = any(getattr(self, name) for name in self.weights)
         require(holds, f"{listed} learn nothing from the teacher; raise a weight.")
-        default = type(self).temperature
-        require(
-            self.scores_weight > 0 or self.temperature == default,
-            f"temperature={self.temperature} has no effect with scores_weight=0; leave "
-            "it out.",
-        )
+        why_not = "scores_weight=0; leave it out."
+        self.require_effect("temperature", self.scores_weight > 0, why_not)
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -79,18 +69,14 @@ class PretrainDistillationConfig(DistillationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_not_negative(self, "relation_heads")
+        self.require_not_negative("relation_heads")
         for weight, names in (
             ("hidden_weight", ("student_layers", "teacher_layers")),
             ("relations_weight", ("relation_heads", "relation_layer")),
         ):
             for name in names:
-                value, default = getattr(self, name), getattr(type(self), name)
-                require(
-                    value == default or getattr(self, weight) > 0,
-                    f"{name}={value} has no effect with {weight}=0; leave it out, or "
-                    f"raise {weight}.",
-                )
+                why_not = f"{weight}=0; leave it out, or raise {weight}."
+                self.require_effect(name, getattr(self, weight) > 0, why_not)
 
 
 def check_teacher(teacher: str, distillation: DistillationConfig) -> None:

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal
 
-from bert_jax.config.checks import did_you_mean, require, require_types
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.checks import did_you_mean, require
+from bert_jax.config.representation import CheckedConfig
 
 Pooling = Literal["mean", "cls"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]
@@ -16,7 +16,7 @@ CORPUS_PROMPTS = ("document", "passage", "corpus")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Embedding(ShortRepr):
+class Embedding(CheckedConfig):
     """The defaults of `Predictor.embed`."""
 
     pooling: Pooling = "mean"
@@ -40,7 +40,7 @@ class Embedding(ShortRepr):
     """How two vectors are compared; only cosine and dot product can be computed."""
 
     def __post_init__(self) -> None:
-        require_types(self)
+        super().__post_init__()
         names, texts = self.prompt_names, self.prompt_texts
         require(
             len(names) == len(texts),

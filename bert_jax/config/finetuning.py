@@ -8,15 +8,11 @@ from bert_jax.config.checks import (
     require,
     require_class_names,
     require_delimiter,
-    require_fraction,
-    require_not_negative,
-    require_positive,
-    require_types,
 )
 from bert_jax.config.distillation import DistillationConfig, check_teacher
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.representation import CheckedConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.config.training import RunConfig
 
@@ -34,7 +30,7 @@ GlueName = Literal[
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class ExamplesConfig(ShortRepr):
+class ExamplesConfig(CheckedConfig):
     """The files of examples, and how examples become rows of tokens."""
 
     train: str = ""
@@ -113,15 +109,15 @@ class ExamplesConfig(ShortRepr):
     """Hash of the test examples, the same on all hosts; empty without data.test."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "num_buckets", "document_stride")
-        require_positive(self, "max_query_length", "max_answer_length", "num_best")
+        super().__post_init__()
+        self.require_positive("num_buckets", "document_stride")
+        self.require_positive("max_query_length", "max_answer_length", "num_best")
         require(
             self.max_length == 0 or self.max_length >= 8,
             f"max_length={self.max_length} must be at least 8, or 0 for the model's "
             "own.",
         )
-        require_fraction(self, "validation_fraction")
+        self.require_fraction("validation_fraction")
         require(
             len(self.text_columns) <= 2,
             f"text_columns names {len(self.text_columns)} columns; BERT takes one text "
@@ -215,8 +211,8 @@ class FinetuneConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "num_epochs")
-        require_not_negative(self, "reinitialise_layers")
+        self.require_positive("num_epochs")
+        self.require_not_negative("reinitialise_layers")
         self._check_labels()
         self._check_balance()
         self._check_pairs()

@@ -4,16 +4,8 @@ import dataclasses
 import functools
 from typing import Any, Literal
 
-from bert_jax.config.checks import (
-    RESOLVED,
-    require,
-    require_class_names,
-    require_fraction,
-    require_not_negative,
-    require_positive,
-    require_types,
-)
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.checks import RESOLVED, require, require_class_names
+from bert_jax.config.representation import CheckedConfig
 
 Params = dict[str, Any]
 """A nested dict of arrays: the parameter tree of docs/pretraining.md."""
@@ -61,7 +53,7 @@ TASK_FIELDS = ("head", "labels", "problem_type", "target_mean", "target_deviatio
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class BertConfig(ShortRepr):
+class BertConfig(CheckedConfig):
     """Shape of the model: the fields of `bert_config.json`, and additional ones.
 
     Defaults are BERT base, uncased English (Devlin et al. 2018, §3).
@@ -134,14 +126,14 @@ class BertConfig(ShortRepr):
     was imported. It does not change what the model computes."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "hidden_size", "num_hidden_layers")
-        require_positive(self, "num_attention_heads", "intermediate_size")
-        require_positive(self, "max_position_embeddings", "type_vocab_size")
-        require_positive(self, "initializer_range", "layer_norm_eps")
-        require_positive(self, "target_deviation")
-        require_not_negative(self, "vocab_size")
-        require_fraction(self, "hidden_dropout_prob", "attention_probs_dropout_prob")
+        super().__post_init__()
+        self.require_positive("hidden_size", "num_hidden_layers")
+        self.require_positive("num_attention_heads", "intermediate_size")
+        self.require_positive("max_position_embeddings", "type_vocab_size")
+        self.require_positive("initializer_range", "layer_norm_eps")
+        self.require_positive("target_deviation")
+        self.require_not_negative("vocab_size")
+        self.require_fraction("hidden_dropout_prob", "attention_probs_dropout_prob")
         d, n = self.hidden_size, self.num_attention_heads
         rule = f"hidden_size={d} is not a multiple of num_attention_heads={n}"
         require(d % n == 0, f"{rule}; {-(-d // n) * n} would be.")

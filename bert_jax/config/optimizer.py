@@ -3,20 +3,14 @@
 import dataclasses
 from typing import Literal
 
-from bert_jax.config.checks import (
-    require,
-    require_fraction,
-    require_not_negative,
-    require_positive,
-    require_types,
-)
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.checks import require
+from bert_jax.config.representation import CheckedConfig
 
 _LARGEST_RATES = {"adamw": 0.02, "muon": 0.1, "lamb": 0.1}
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class OptimizerConfig(ShortRepr):
+class OptimizerConfig(CheckedConfig):
     """AdamW with linear warm-up, then decay (Devlin et al. 2018, A.2), LAMB or Muon."""
 
     algorithm: Literal["adamw", "lamb", "muon"] = "adamw"
@@ -58,17 +52,18 @@ class OptimizerConfig(ShortRepr):
     """Number of lowest layers that are not updated, together with the embeddings."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "peak_learning_rate", "epsilon", "max_grad_norm")
-        require_not_negative(self, "weight_decay", "warmup_steps", "decay_steps")
-        require_not_negative(self, "frozen_layers")
-        require_fraction(self, "beta1", "beta2", "warmup_share", "momentum")
+        super().__post_init__()
+        self.require_positive("peak_learning_rate", "epsilon", "max_grad_norm")
+        self.require_not_negative("weight_decay", "warmup_steps", "decay_steps")
+        self.require_not_negative("frozen_layers")
+        self.require_fraction("beta1", "beta2", "warmup_share", "momentum")
         factor = self.layer_decay
         require(0 < factor <= 1, f"layer_decay={factor} must be above 0 and at most 1.")
-        require(
-            self.algorithm == "muon" or self.momentum == OptimizerConfig.momentum,
-            f"momentum={self.momentum} has no effect with algorithm={self.algorithm}, "
-            "which has beta1; leave it out, or set algorithm to muon.",
+        self.require_effect(
+            "momentum",
+            self.algorithm == "muon",
+            f"algorithm={self.algorithm}, which has beta1; leave it out, or set "
+            "algorithm to muon.",
         )
         require(
             self.algorithm != "muon" or factor == 1,
@@ -82,10 +77,11 @@ class OptimizerConfig(ShortRepr):
         share, warmup = self.decay_share, self.warmup_share
         require(0 <= share <= 1, f"decay_share={share} must be from 0 to 1.")
         is_constant = self.schedule == "constant"
-        require(
-            is_constant or share == OptimizerConfig.decay_share,
-            f"decay_share={share} has no effect with schedule=linear, which decays "
-            "right after the warm-up; leave it out, or set schedule to constant.",
+        self.require_effect(
+            "decay_share",
+            is_constant,
+            "schedule=linear, which decays right after the warm-up; leave it out, or "
+            "set schedule to constant.",
         )
         require(
             share > 0 or not self.decay_steps or (warmup > 0 and not self.warmup_steps),

@@ -1,11 +1,19 @@
-"""The `repr` of configurations: the fields that differ from the defaults."""
+"""What all configurations share: they check their values, and are printed shortly."""
 
 import dataclasses
+import math
+import struct
 from typing import Any
 
+from bert_jax.config.checks import require, require_types
 
-class ShortRepr:
-    """A base of dataclasses that are made with `repr=False`."""
+
+class CheckedConfig:
+    """A base of frozen dataclasses that are made with `repr=False`."""
+
+    def __post_init__(self) -> None:
+        """Check each field against its type."""
+        require_types(self)
 
     def __repr__(self) -> str:
         """Return Python that makes an equal object, without fields at their default.
@@ -20,3 +28,36 @@ class ShortRepr:
             if getattr(config, field.name) != field.default
         ]
         return f"{type(self).__qualname__}({', '.join(arguments)})"
+
+    def require_positive(self, *names: str) -> None:
+        """Check that fields are finite and greater than 0."""
+        for name in names:
+            value = getattr(self, name)
+            holds = 0 < value < math.inf
+            require(holds, f"{name}={value} must be finite and greater than 0.")
+
+    def require_not_negative(self, *names: str) -> None:
+        """Check that fields are finite and at least 0."""
+        for name in names:
+            value = getattr(self, name)
+            holds = 0 <= value < math.inf
+            require(holds, f"{name}={value} must be finite and at least 0.")
+
+    def require_fraction(self, *names: str) -> None:
+        """Check that fields are at least 0 and less than 1, also in float32."""
+        for name in names:
+            value = getattr(self, name)
+            holds = 0 <= value < 1
+            require(holds, f"{name}={value} must be at least 0 and less than 1.")
+            holds = struct.unpack("f", struct.pack("f", value))[0] < 1
+            require(holds, f"{name}={value} is 1 in float32; it must be less than 1.")
+
+    def require_effect(self, name: str, holds: bool, why_not: str) -> None:
+        """Check that a field is at its default unless another one gives it an effect.
+
+        Args:
+            why_not: ends the message, with a remedy.
+        """
+        value, default = getattr(self, name), getattr(type(self), name)
+        rule = f"{name}={value} has no effect with {why_not}"
+        require(holds or value == default, rule)

@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Literal
 
-from bert_jax.config.checks import require, require_positive, require_types
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.checks import require
+from bert_jax.config.representation import CheckedConfig
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class SentencePairsConfig(ShortRepr):
+class SentencePairsConfig(CheckedConfig):
     """Vectors whose similarity means something, or a score of two texts."""
 
     objective: Literal["contrastive", "cosine", "rank"] = "contrastive"
@@ -29,27 +29,18 @@ class SentencePairsConfig(ShortRepr):
     that vectors can be cut to them (Matryoshka, Kusupati et al. 2022)."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "temperature")
+        super().__post_init__()
+        self.require_positive("temperature")
         for number in self.dimensions:
             require(number > 0, f"dimensions: {number} must be at least 1.")
-        is_contrastive = self.objective == "contrastive"
-        for name, value in (
-            ("symmetric", self.symmetric),
-            ("dimensions", self.dimensions),
-        ):
-            require(
-                is_contrastive or not value,
-                f"{name}={value} has no effect with objective={self.objective}; leave "
-                "it out.",
-            )
+        objective = self.objective
+        for name in ("symmetric", "dimensions"):
+            why_not = f"objective={objective}; leave it out."
+            self.require_effect(name, objective == "contrastive", why_not)
         require(
-            self.objective != "cosine" or not self.negative_columns,
+            objective != "cosine" or not self.negative_columns,
             f"negative_columns={self.negative_columns} have no label for "
             "objective=cosine; choose contrastive, or leave them out.",
         )
-        require(
-            self.objective != "rank" or not self.pooling,
-            f"pooling={self.pooling} has no effect with objective=rank, which makes no "
-            "vectors; leave it out.",
-        )
+        why_not = "objective=rank, which makes no vectors; leave it out."
+        self.require_effect("pooling", objective != "rank", why_not)

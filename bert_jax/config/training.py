@@ -5,22 +5,15 @@ import math
 import re
 from typing import Literal
 
-from bert_jax.config.checks import (
-    RESOLVED,
-    require,
-    require_not_negative,
-    require_positive,
-    require_seed,
-    require_types,
-)
+from bert_jax.config.checks import RESOLVED, require, require_seed
 from bert_jax.config.distillation import PretrainDistillationConfig, check_teacher
 from bert_jax.config.model import BertConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.representation import ShortRepr
+from bert_jax.config.representation import CheckedConfig
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class MaskingConfig(ShortRepr):
+class MaskingConfig(CheckedConfig):
     """Masking of tokens to predict (Devlin et al. 2018, §3.1, Task #1)."""
 
     rate: float = 0.15
@@ -49,13 +42,13 @@ class MaskingConfig(ShortRepr):
     """Number of ids to draw random tokens from; None: from the dataset's tokenizer."""
 
     def __post_init__(self) -> None:
-        require_types(self)
+        super().__post_init__()
         require(0 < self.rate < 1, f"rate={self.rate} must be between 0 and 1.")
         final = self.final_rate
         holds = final is None or 0 < final < 1
         require(holds, f"final_rate={final} must be between 0 and 1.")
         given = [] if self.max_predictions is None else ["max_predictions"]
-        require_positive(self, *given, "max_span")
+        self.require_positive(*given, "max_span")
         masked, random = self.mask_share, self.random_share
         require(0 <= masked <= 1, f"mask_share={masked} must be from 0 to 1.")
         require(0 <= random <= 1, f"random_share={random} must be from 0 to 1.")
@@ -86,7 +79,7 @@ class MaskingConfig(ShortRepr):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class DataConfig(ShortRepr):
+class DataConfig(CheckedConfig):
     """The dataset to train on."""
 
     path: str = ""
@@ -103,12 +96,12 @@ class DataConfig(ShortRepr):
     """Step at which the order of rows begins; filled in with keep_optimizer."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_not_negative(self, "sequence_length", "first_step")
+        super().__post_init__()
+        self.require_not_negative("sequence_length", "first_step")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class MeshConfig(ShortRepr):
+class MeshConfig(CheckedConfig):
     """Mesh of `data` times `fsdp` times `tensor` devices."""
 
     data: int = -1
@@ -130,8 +123,8 @@ class MeshConfig(ShortRepr):
     bfloat16 halves what is sent, and rounds each sum."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "fsdp", "tensor")
+        super().__post_init__()
+        self.require_positive("fsdp", "tensor")
         require(
             self.data == -1 or self.data > 0,
             f"data={self.data} must be greater than 0, or -1 for every device.",
@@ -164,7 +157,7 @@ def parse_step_range(text: str) -> range:
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class RunConfig(ShortRepr):
+class RunConfig(CheckedConfig):
     """Configuration that all training runs share."""
 
     model: BertConfig = BertConfig()
@@ -214,12 +207,12 @@ class RunConfig(ShortRepr):
     """FIRST:LAST, such as 10:15: trace these steps (inclusive) to WORKDIR/profile."""
 
     def __post_init__(self) -> None:
-        require_types(self)
-        require_positive(self, "batch_size", "microbatches", "log_every")
-        require_positive(self, "keep_checkpoints", "max_failed_saves")
-        require_not_negative(self, "num_steps", "eval_every", "checkpoint_every")
-        require_not_negative(self, "hang_timeout_minutes", "first_step_timeout_minutes")
-        require_not_negative(self, "patience")
+        super().__post_init__()
+        self.require_positive("batch_size", "microbatches", "log_every")
+        self.require_positive("keep_checkpoints", "max_failed_saves")
+        self.require_not_negative("num_steps", "eval_every", "checkpoint_every")
+        self.require_not_negative("hang_timeout_minutes", "first_step_timeout_minutes")
+        self.require_not_negative("patience")
         require_seed(self)
         if self.num_steps:
             self._check_schedule()
@@ -301,8 +294,8 @@ class PretrainConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_positive(self, "num_steps", "eval_every", "checkpoint_every")
-        require_not_negative(self, "eval_rows")
+        self.require_positive("num_steps", "eval_every", "checkpoint_every")
+        self.require_not_negative("eval_rows")
         require(
             self.data.sequence_length <= self.model.max_position_embeddings,
             f"data.sequence_length={self.data.sequence_length} is more than "

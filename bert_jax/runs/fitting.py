@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from etils import epath
 
 from bert_jax.config import RunConfig
-from bert_jax.config.checks import require_positive
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import make_mesh
@@ -74,7 +73,7 @@ def fit(
         InterruptedRun: a signal stopped the run, with a complete checkpoint.
         DivergedRun: gradients stayed non-finite.
     """
-    require_positive(config, "num_steps", "eval_every", "checkpoint_every")
+    config.require_positive("num_steps", "eval_every", "checkpoint_every")
     require_loggers(config)
     with locked_workdir(workdir) as locked:
         with raise_on_all_processes():
