@@ -18,12 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from bert_jax.data.installed_documentation import write_corpus
-from bert_jax.storage.encodings import (
-    HEAD_BYTES,
-    encoding_of,
-    remedy_of,
-    require_prose,
-)
+from bert_jax.storage.encodings import HEAD_BYTES, encoding_of, remedy_of, require_prose
 from bert_jax.storage.files import require_regular_file
 from bert_jax.storage.manifest import MANIFEST
 from bert_jax.tables.lines import PACKED, is_compressed, open_file, suffix_of

@@ -13,13 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
-from bert_jax.data.sources import (
-    BOM,
-    TFDS,
-    Source,
-    encoding_of_source,
-    read_lines,
-)
+from bert_jax.data.sources import BOM, TFDS, Source, encoding_of_source, read_lines
 from bert_jax.storage.encodings import is_object
 from bert_jax.storage.files import JsonObject, located
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow

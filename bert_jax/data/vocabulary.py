@@ -24,11 +24,7 @@ from bert_jax.storage.atomic import atomic_directory, local_output, require_new
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.lines import split_lines
 from bert_jax.terminal.messages import say, warn
-from bert_jax.tokenization import (
-    MAX_WORD_CHARACTERS,
-    SPECIAL_TOKENS,
-    Tokenizer,
-)
+from bert_jax.tokenization import MAX_WORD_CHARACTERS, SPECIAL_TOKENS, Tokenizer
 
 AUTO_SIZE = 30522
 """The most tokens of vocab_size=auto: as many as BERT has."""

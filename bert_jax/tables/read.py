@@ -26,12 +26,7 @@ from bert_jax.tables.lines import (
     suffix_of,
 )
 from bert_jax.tables.memory import MemoryTable, row_of
-from bert_jax.tables.rows import (
-    TableRow,
-    column_names,
-    missing_column_message,
-    text_of,
-)
+from bert_jax.tables.rows import TableRow, column_names, missing_column_message, text_of
 from bert_jax.terminal.messages import warn
 
 TABLES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
