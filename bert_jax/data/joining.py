@@ -53,12 +53,7 @@ class GrowingShard:
         return header + self._rows * self._dtype.itemsize
 
     def add(self, chunk: Chunk, result: JsonObject) -> None:
-        """Record a finished chunk, and append rows while the next chunk is finished.
-
-        Raises:
-            RuntimeError: a chunk's rows were altered after they were written.
-            OSError: the shard cannot be written.
-        """
+        """Record a finished chunk, and append rows while the next chunk is finished."""
         self._record(chunk, result)
         self._append_finished()
 
@@ -68,36 +63,33 @@ class GrowingShard:
 
     def _append_finished(self) -> None:
         while self._waiting and self._waiting[0].name in self.results:
-            self._append(self._waiting.popleft())
+            chunk = self._waiting.popleft()
+            result = self.results[chunk.name]
+            path = chunk_file(self._output, chunk, "rows")
+            content = read_rows(path, result, self._dtype.itemsize)
+            if content is None:
+                raise RuntimeError(
+                    f"{path} is not what was written there; the same command makes it "
+                    "again. Check the disk if this happens often."
+                )
+            self._write(content, self._end)
+            self._rows += result["rows"]
+            path.unlink()
 
-    def _append(self, chunk: Chunk) -> None:
-        result, path = self.results[chunk.name], chunk_file(self._output, chunk, "rows")
-        content = read_rows(path, result, self._dtype.itemsize)
-        if content is None:
-            raise RuntimeError(
-                f"{path} is not what was written there; the same command makes it "
-                "again. Check the disk if this happens often."
-            )
-        with name_path_in_errors(self._path):
-            if not self._path.exists():
-                self._path.write_bytes(shard_header(self._dtype, 0))
-            with open(self._path, "r+b") as file:
-                # Remove rows that an interrupted run appended only in part.
-                file.truncate(self._end)
-                file.seek(self._end)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        self._rows += result["rows"]
-        path.unlink()
-
-    def finish(self) -> JsonObject:
-        """Write the number of rows to the header; return the manifest entry."""
-        assert not self._waiting
-        with name_path_in_errors(self._path), open(self._path, "r+b") as file:
-            file.write(shard_header(self._dtype, self._rows))
+    def _write(self, content: bytes, offset: int) -> None:
+        mode = "r+b" if self._path.exists() else "xb"
+        with name_path_in_errors(self._path), open(self._path, mode) as file:
+            # Remove rows that an interrupted run appended only in part. In a new file,
+            # zeros stand for the header until all rows are there.
             file.truncate(self._end)
+            file.seek(offset)
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
+
+    def finish(self) -> JsonObject:
+        """Write the header, with the number of rows; return the manifest entry."""
+        assert not self._waiting
+        self._write(shard_header(self._dtype, self._rows), 0)
         (entry,) = describe_files(self._output, [self.name])
         return entry | {"split": self.split, "rows": self._rows}
