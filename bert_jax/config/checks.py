@@ -24,14 +24,13 @@ def require(holds: bool, message: str) -> None:
         raise ValueError(message)
 
 
-def quoted(value: object, limit: int = 60) -> str:
+def quoted(value: object) -> str:
     """The `repr` of a value for a message, with the middle left out if it is long."""
     try:
         text = repr(value)
     except ValueError:  # an integer of more than 4,300 digits
         return "a number of thousands of digits"
-    half = limit // 2
-    return text if len(text) <= limit else f"{text[:half]}…{text[-half:]}"
+    return text if len(text) <= 60 else f"{text[:30]}…{text[-30:]}"
 
 
 @functools.cache

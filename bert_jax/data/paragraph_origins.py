@@ -44,6 +44,7 @@ _ALIASES = {
 _IN_TWO_WORDS = re.compile(r"\b(hugging|scikit)\s(?=(face|learn)\b)", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w+(?:[.-]\w+)*")
 _VALIDATION_FRACTION = 0.25  # of the modules
+_NUM_VALIDATION = 150  # the most validation paragraphs of a library
 _LONG = 5  # letters; shorter names are removed only as separate words
 
 
@@ -167,7 +168,7 @@ class _Sampler:
             text = self.names.remove_from(paragraph.text)
             num_words = sum(GAP not in word for word in text.split())
             if num_words >= self.min_words and self.seen.add(duplicate_key(text)):
-                yield dataclasses.replace(paragraph, text=text)
+                yield Paragraph(text, paragraph.library, paragraph.module)
 
     def balanced(
         self, by_library: Mapping[str, list[Paragraph]], max_count: int
@@ -191,7 +192,6 @@ def paragraph_origins(
     corpus: str | os.PathLike[str],
     num_libraries: int = 10,
     num_training: int = 50,
-    num_validation: int = 150,
     min_words: int = 12,
 ) -> dict[str, list[Paragraph]]:
     """A balanced, deterministic sample of the largest libraries, for each split.
@@ -202,11 +202,7 @@ def paragraph_origins(
         corpus: the directory that `write_corpus` wrote.
         num_libraries: the number of classes; those with the most paragraphs.
         num_training: maximum training paragraphs per library.
-        num_validation: maximum validation paragraphs per library.
         min_words: minimum words of a paragraph, without names.
-
-    Raises:
-        ValueError: a library has no such paragraph.
     """
     modules = json.loads(Path(corpus, "corpus.json").read_text())["modules"]
     paragraphs = list(read_paragraphs(Path(corpus), modules))
@@ -222,7 +218,7 @@ def paragraph_origins(
     sampler = _Sampler(collect_names(modules, libraries, paragraphs), min_words)
     return {
         "train": sampler.balanced(train, num_training),
-        "validation": sampler.balanced(validation, num_validation),
+        "validation": sampler.balanced(validation, _NUM_VALIDATION),
     }
 
 

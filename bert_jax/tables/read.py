@@ -63,9 +63,7 @@ def undamaged(rows: Iterable[TableRow]) -> Iterator[TableRow]:
         yield row
 
 
-def table_rows(
-    name: str, delimiter: str = "", notify: Callable[[str], None] = warn
-) -> Iterator[TableRow]:
+def table_rows(name: str, delimiter: str = "") -> Iterator[TableRow]:
     """Yield the rows of a table, also those that are damaged.
 
     One row at a time is in memory, of a .parquet file some hundreds.
@@ -82,7 +80,7 @@ def table_rows(
             "it."
         )
     row = None
-    for row in source_rows(name, delimiter=delimiter, notify=notify):
+    for row in source_rows(name, delimiter=delimiter):
         yield row
     if row is None:
         raise ValueError(f"{name} has no rows; it must have at least one.")
