@@ -36,9 +36,6 @@ DISTRIBUTIONS = (
 ).split()
 """The corpus is made from these and their requirements, as far as installed."""
 
-ModuleParagraphs = dict[str, list[str]]
-"""The paragraphs of each module that has any."""
-
 
 @dataclasses.dataclass(frozen=True)
 class InstalledLibrary:
@@ -156,12 +153,12 @@ def _start_worker() -> None:
 
 def _read_documents(
     libraries: Sequence[InstalledLibrary], workers: int
-) -> tuple[dict[str, ModuleParagraphs], JsonObject]:
-    """The documents of each library, and what was left out of them."""
+) -> tuple[dict[str, dict[str, list[str]]], JsonObject]:
+    """The paragraphs of each library's modules, and what was left out of them."""
     modules = [
         (library.name, *module) for library in libraries for module in library.modules
     ]
-    documents: dict[str, ModuleParagraphs] = {library.name: {} for library in libraries}
+    documents: dict[str, dict[str, list[str]]] = {one.name: {} for one in libraries}
     contents = _read_modules([path for *_, path in modules], workers)
     unreadable, num_duplicates, seen = [], 0, TextHashes()
     for (library, name, _), content in zip(modules, contents, strict=True):
@@ -177,7 +174,7 @@ def _read_documents(
 
 def _summarize(
     libraries: Sequence[InstalledLibrary],
-    documents: dict[str, ModuleParagraphs],
+    documents: dict[str, dict[str, list[str]]],
     texts: dict[str, str],
     left_out: JsonObject,
 ) -> JsonObject:

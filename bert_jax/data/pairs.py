@@ -17,7 +17,6 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int64
 
-PairObjective = Literal["nsp", "sop", "none"]
 LABEL_MEANINGS = {
     "nsp": {0: "follows", 1: "random", -1: "none"},
     "sop": {0: "in order", 1: "swapped", -1: "none"},
@@ -61,7 +60,7 @@ def make_pairs(
     sequence_length: int,
     short_probability: float,
     rng: np.random.Generator,
-    pair_objective: PairObjective = "nsp",
+    pair_objective: Literal["nsp", "sop", "none"] = "nsp",
 ) -> PairSpans:
     """Return pairs of at most `sequence_length` tokens, including special tokens.
 

@@ -4,7 +4,7 @@ Steps are compiled by `jax.jit` with `NamedSharding` (formerly called pjit).
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +19,7 @@ BATCH_AXES = ("data", "fsdp")
 BATCH_SPEC = P(BATCH_AXES)
 """Batch rows are sharded over `data` and `fsdp` and replicated over `tensor`."""
 
-Rules = tuple[tuple[str, P], ...]
-RULES: Rules = (
+RULES: tuple[tuple[str, P], ...] = (
     # Whole rows: a token's vector is looked up without a collective over `tensor`.
     (r"(token|position|segment)/embedding", P(None, "fsdp")),
     (r"layer_norm/(scale|bias)", P()),
@@ -54,7 +53,7 @@ def path_name(path: KeyPath) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def partition_of(path: str, rules: Rules = RULES) -> P:
+def partition_of(path: str, rules: Sequence[tuple[str, P]] = RULES) -> P:
     """The PartitionSpec of the parameter at `path`, by the first rule that matches.
 
     The paths of the optimizer's moments end in their parameter's path, so they are

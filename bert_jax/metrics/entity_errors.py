@@ -2,13 +2,9 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from bert_jax.metrics.entities import Entity
-
-EntityError = Literal[
-    "correct", "type", "boundaries", "type and boundaries", "missed", "spurious"
-]
 
 
 class EntityMatch(NamedTuple):
@@ -18,7 +14,7 @@ class EntityMatch(NamedTuple):
     predicted: Entity | None
 
     @property
-    def error(self) -> EntityError:
+    def error(self) -> str:
         """What is wrong, as MUC distinguishes it (Chinchor & Sundheim 1993)."""
         if self.predicted is None:
             return "missed"

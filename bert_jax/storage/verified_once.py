@@ -20,8 +20,6 @@ from bert_jax.storage.caches import cache_directory
 from bert_jax.storage.files import JsonObject, atomic_write
 from bert_jax.storage.manifest import check_entries, verify_files
 
-_FileStates = list[list[Any]]
-"""Path, sha256, size, times and inode of each file."""
 SETTLED_SECONDS = 2.0
 """A file that changed more recently may change again without a new time."""
 
@@ -68,8 +66,8 @@ def _locked_record(root: epath.Path) -> Iterator[Path]:
         yield record
 
 
-def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
-    """Return the states of the files; [] if one is missing."""
+def _file_states(root: epath.Path, entries: list[JsonObject]) -> list[list[Any]]:
+    """Return path, sha256, size, times, inode of each file; [] if one is missing."""
     try:
         stats = [os.stat(root / entry["path"]) for entry in entries]
     except OSError:
@@ -80,6 +78,6 @@ def _file_states(root: epath.Path, entries: list[JsonObject]) -> _FileStates:
     ]
 
 
-def _write(record: Path, states: _FileStates) -> None:
+def _write(record: Path, states: list[list[Any]]) -> None:
     with contextlib.suppress(OSError):  # without a record the files are hashed again
         atomic_write(record, json.dumps(states).encode())
