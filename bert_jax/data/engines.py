@@ -19,9 +19,8 @@ from etils import epath
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Chunk, chunk_file, read_result, write_chunk
 from bert_jax.data.documents import Documents
-from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.storage.files import JsonObject
-from bert_jax.terminal.cores import num_cores
+from bert_jax.terminal.processes import end_with_parent, num_cores
 from bert_jax.tokenization import Tokenizer
 
 

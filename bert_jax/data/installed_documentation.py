@@ -24,10 +24,9 @@ from etils import epath
 
 from bert_jax.data.duplicates import TextHashes
 from bert_jax.data.prose import duplicate_key, paragraphs
-from bert_jax.data.worker_lifetime import end_with_parent
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, write_json
-from bert_jax.terminal.cores import num_cores
+from bert_jax.terminal.processes import end_with_parent, num_cores
 
 DISTRIBUTIONS = (
     "jax flax optax orbax-checkpoint tensorflow tensorflow-cpu tensorflow-datasets"

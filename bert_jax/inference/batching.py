@@ -28,8 +28,8 @@ from bert_jax.pretrained import Model
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Prediction, Split, SplitOutputs, by_row
 from bert_jax.tasks.task import DeviceBatch
-from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import warn
+from bert_jax.terminal.processes import num_cores
 from bert_jax.terminal.progress import Progress, tell_terminal
 from bert_jax.tokenization import Tokenizer
 

@@ -22,8 +22,8 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.startup import check_same_options
 from bert_jax.storage.files import JsonObject, read_json_object, write_json
-from bert_jax.terminal.cores import num_cores
 from bert_jax.terminal.messages import say
+from bert_jax.terminal.processes import num_cores
 from bert_jax.training.faults import finite_scores
 from bert_jax.training.metrics_file import METRICS, read_scores
 from bert_jax.training.resume import (

@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch.nn.functional import cross_entropy
 
 from bert_jax.apps.benchmark.figures import Figures, peak_memory_mib, seconds_per_step
-from bert_jax.terminal.cores import num_cores
+from bert_jax.terminal.processes import num_cores
 
 Tensors = dict[str, Int[torch.Tensor, "B ..."]]
 """A batch under the argument names of transformers."""

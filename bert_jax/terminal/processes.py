@@ -1,9 +1,16 @@
-"""Stop a worker process when its parent process ends."""
+"""The CPU cores of this process, and workers that end with it."""
 
 import multiprocessing
 import os
 import signal
 import threading
+
+
+def num_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def end_with_parent() -> None:
