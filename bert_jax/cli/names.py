@@ -15,7 +15,7 @@ from typing import (
 )
 
 from bert_jax.config.checks import RESOLVED
-from bert_jax.config.descriptions import field_descriptions
+from bert_jax.config.representation import field_descriptions
 from bert_jax.terminal.messages import UsageError
 
 SHORT_NAMES = {

@@ -1,7 +1,10 @@
-"""What all configurations share: they check their values, and are printed shortly."""
+"""What all configurations share: checks, a short `repr`, and help for their fields."""
 
 import dataclasses
+import functools
+import inspect
 import math
+import re
 import struct
 from typing import Any
 
@@ -61,3 +64,15 @@ class CheckedConfig:
         value, default = getattr(self, name), getattr(type(self), name)
         rule = f"{name}={value} has no effect with {why_not}"
         require(holds or value == default, rule)
+
+
+@functools.cache
+def field_descriptions(cls: type) -> dict[str, str]:
+    """Return the string below each field of a dataclass, in one line.
+
+    They become the help of options. Python does not keep them: the source is read.
+    """
+    source = "".join(inspect.getsource(base) for base in reversed(cls.__mro__[:-1]))
+    field = r'^    (\w+): .*(?:\n    [ \])].*)*\n    """([^"]*)"""'
+    docstrings = re.findall(field, source, re.MULTILINE)
+    return {name: " ".join(docstring.split()) for name, docstring in docstrings}
