@@ -20,6 +20,7 @@ from bert_jax.data.chunks import (
     DEFAULT_LAYOUT,
     LABEL_1,
     Chunk,
+    GrowingShard,
     Layout,
     dtype_of,
     plan_chunks,
@@ -28,7 +29,6 @@ from bert_jax.data.corpus import Corpus, read_corpus
 from bert_jax.data.dataset_manifest import FORMAT_VERSION, SPLITS
 from bert_jax.data.documents import count_lines, require_language
 from bert_jax.data.engines import write_by_beam, write_chunks
-from bert_jax.data.joining import GrowingShard
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
