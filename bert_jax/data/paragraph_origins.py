@@ -48,10 +48,6 @@ _NUM_VALIDATION = 150  # the most validation paragraphs of a library
 _LONG = 5  # letters; shorter names are removed only as separate words
 
 
-Modules = Mapping[str, Sequence[str]]
-"""The modules of each library, in the order of its documents."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Paragraph:
     """A paragraph with its library and module."""
@@ -61,8 +57,10 @@ class Paragraph:
     module: str
 
 
-def read_paragraphs(corpus: Path, modules: Modules) -> Iterator[Paragraph]:
-    """Read the paragraphs that `write_corpus` wrote, in its order."""
+def read_paragraphs(
+    corpus: Path, modules: Mapping[str, Sequence[str]]
+) -> Iterator[Paragraph]:
+    """Read the paragraphs that `write_corpus` wrote, given each library's modules."""
     for library, names in modules.items():
         if names:
             text = (corpus / f"{library}.txt").read_text(encoding="utf-8")
@@ -113,7 +111,9 @@ class RevealingNames:
 
 
 def collect_names(
-    modules: Modules, libraries: Sequence[str], paragraphs: Iterable[Paragraph]
+    modules: Mapping[str, Sequence[str]],
+    libraries: Sequence[str],
+    paragraphs: Iterable[Paragraph],
 ) -> RevealingNames:
     """Collect all names that could reveal one of `libraries`.
 

@@ -43,11 +43,9 @@ _MAX_INITIALIZATION_TIMEOUT = 7 * 24 * 3600
 
 MAY_DIFFER = ("data.path", "data.test", "data.train", "data.validation")
 """Config fields that may differ between hosts, each with its own copy of the data."""
-Arguments = dict[str, Any]
-"""Arguments of `jax.distributed.initialize`."""
 
 
-def initialize_arguments(environment: Mapping[str, str]) -> Arguments | None:
+def initialize_arguments(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """The arguments of `jax.distributed.initialize`; None for a run of one process.
 
     Raises:
@@ -167,7 +165,7 @@ def exit_after(seconds: float, message: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _connect(arguments: Arguments, timeout: int) -> None:
+def _connect(arguments: dict[str, Any], timeout: int) -> None:
     """Call `jax.distributed.initialize`, and print what it waits for.
 
     It runs in another thread: in the main thread it would ignore Ctrl-C, and end the
@@ -208,7 +206,7 @@ def _connect(arguments: Arguments, timeout: int) -> None:
         raise RuntimeError(f"The other processes cannot be reached: {error}")
 
 
-def _waiting_for(arguments: Arguments) -> str:
+def _waiting_for(arguments: dict[str, Any]) -> str:
     """What this process is waiting for, as a line for the user."""
     if not arguments:
         return "waiting for the other processes that JAX finds by itself"

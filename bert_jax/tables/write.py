@@ -71,9 +71,7 @@ def _write_lines(
         path: what errors name.
     """
     num_rows = 0
-    with name_path_in_errors(path):
-        file = lines.open("w", encoding="utf-8")
-    with file:
+    with lines.open("w", encoding="utf-8") as file:
         for rows in chunks:  # its errors are not those of the output
             if kind != ".jsonl":
                 rows = [_flat(row) for row in rows]
