@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from etils import epath
 
 from bert_jax.config import PrepareConfig
+from bert_jax.data import unfinished
 from bert_jax.data.chunks import (
     DEFAULT_LAYOUT,
     LABEL_1,
@@ -34,12 +35,6 @@ from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
 from bert_jax.data.sources import UNFINISHED, Source, find_sources
 from bert_jax.data.text_report import TextReport
-from bert_jax.data.unfinished import (
-    is_finished,
-    require_resumable,
-    workspace,
-    write_plan,
-)
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import JsonObject, remove_temporaries
 from bert_jax.storage.manifest import MANIFEST, describe_files, write_manifest
@@ -76,16 +71,16 @@ def prepare(
     tokenizer = Tokenizer.load(config.tokenizer)
     sources = find_sources(config.input, config.output)
     output = local_output(config.output)
-    require_resumable(output)
-    with workspace(output) as folder:
+    unfinished.require_resumable(output)
+    with unfinished.workspace(output) as folder:
         corpus = read_corpus(config, sources, folder, report)
         chunks = plan_chunks(config, corpus, layout)
         plan = _describe_plan(config, tokenizer, corpus, layout)
-        if is_finished(output, plan):
+        if unfinished.is_finished(output, plan):
             report(f"{output} is already complete.")
             manifest = open_dataset(output).manifest
         else:
-            write_plan(output, plan, layout)
+            unfinished.write_plan(output, plan, layout)
             tokenizer.save(output / "tokenizer")
             shards = _write_all(config, corpus.files, chunks, tokenizer, report)
             text = _report_text(config, sources, corpus, shards)

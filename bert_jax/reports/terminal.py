@@ -6,14 +6,7 @@ from typing import TYPE_CHECKING
 
 from bert_jax.reports.report import sections
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.reporting.views import (
-    CellFormat,
-    Column,
-    Examples,
-    Matrix,
-    Table,
-    TableCell,
-)
+from bert_jax.tasks.reporting import views
 from bert_jax.terminal.messages import one_line, printable
 
 if TYPE_CHECKING:
@@ -37,21 +30,21 @@ def print_report(report: JsonObject) -> None:
         if section.note:
             console.print(printable(section.note))
         for part in section.parts:
-            if isinstance(part, Table) and part.is_printed:
+            if isinstance(part, views.Table) and part.is_printed:
                 _print_table(console, part)
-            elif isinstance(part, Matrix) and len(part.gold) <= MAX_CLASSES:
+            elif isinstance(part, views.Matrix) and len(part.gold) <= MAX_CLASSES:
                 _print_table(console, _table_of(part))
-            elif isinstance(part, Examples):
+            elif isinstance(part, views.Examples):
                 for line in _example_lines(part):
                     console.print(line, soft_wrap=True)
 
 
-def _print_table(console: "Console", table: Table) -> None:
+def _print_table(console: "Console", table: views.Table) -> None:
     """Print a table; of a long one the first rows, and the averages."""
-    from rich.table import Table as RichTable
+    from rich.table import Table
     from rich.text import Text
 
-    drawn = RichTable(title=printable(table.title), title_justify="left")
+    drawn = Table(title=printable(table.title), title_justify="left")
     for column in table.columns:
         title = Text(printable(column.title))
         drawn.add_column(title, justify="left" if column.format == "text" else "right")
@@ -70,7 +63,7 @@ def _print_table(console: "Console", table: Table) -> None:
     console.print(drawn)
 
 
-def format_cell(cell: TableCell, kind: CellFormat) -> str:
+def format_cell(cell: views.TableCell, kind: views.CellFormat) -> str:
     """Return a value of a table as text."""
     if cell is None:
         return "–"
@@ -81,15 +74,16 @@ def format_cell(cell: TableCell, kind: CellFormat) -> str:
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:.4g}"
 
 
-def _table_of(matrix: Matrix) -> Table:
+def _table_of(matrix: views.Matrix) -> views.Table:
     """Return a matrix as a table."""
-    columns = [Column("gold ↓ predicted →")]
-    columns += [Column(name, "whole") for name in matrix.predicted]
+    columns = [views.Column("gold ↓ predicted →")]
+    columns += [views.Column(name, "whole") for name in matrix.predicted]
     pairs = zip(matrix.gold, matrix.counts, strict=True)
-    return Table(matrix.title, columns, [[name, *counts] for name, counts in pairs])
+    rows = [[name, *counts] for name, counts in pairs]
+    return views.Table(matrix.title, columns, rows)
 
 
-def _example_lines(examples: Examples) -> Iterable[str]:
+def _example_lines(examples: views.Examples) -> Iterable[str]:
     """Yield the lines of the worst examples: place, facts and texts."""
     for item in examples.items[:MAX_EXAMPLES]:
         facts = ", ".join(f"{name} {value}" for name, value in item.facts)
