@@ -5,6 +5,7 @@ This is needed because manifests of version 0.1.0 have no checksum of their own.
 
 from etils import epath
 
+from bert_jax.config.checks import require
 from bert_jax.data.shards import dtype_from_json, row_dtype
 from bert_jax.data.text_report import TextReport
 from bert_jax.storage.files import JsonObject
@@ -35,20 +36,20 @@ def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
             f"{FORMAT_VERSION}; prepare it again."
         )
     try:
-        _require(type(version) is int, "it has no format_version")
+        require(type(version) is int, "it has no format_version")
         for kind, names in _NAMES.items():
             for name in names.split():
                 valid = type(manifest.get(name)) is kind
-                _require(valid, f"{name} is missing or wrong")
+                require(valid, f"{name} is missing or wrong")
         _check_row(manifest)
         tokenizer = manifest["tokenizer"]
         fingerprint = tokenizer.get("fingerprint")
-        _require(isinstance(fingerprint, str), "the tokenizer has no fingerprint")
-        _require(type(tokenizer.get("files")) is list, "the tokenizer has no files")
+        require(isinstance(fingerprint, str), "the tokenizer has no fingerprint")
+        require(type(tokenizer.get("files")) is list, "the tokenizer has no files")
         check_entries(root, [*manifest["shards"], *tokenizer["files"]])
         for shard in manifest["shards"]:
             valid = _is_count(shard.get("rows")) and shard.get("split") in SPLITS
-            _require(valid, f"shard {shard['path']!r:.80} has no valid rows or split")
+            require(valid, f"shard {shard['path']!r:.80} has no valid rows or split")
         _check_counts(manifest)
     except DamagedError:
         raise
@@ -59,11 +60,6 @@ def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
         ) from error
 
 
-def _require(condition: bool, problem: str) -> None:
-    if not condition:
-        raise ValueError(problem)
-
-
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
 
@@ -72,11 +68,11 @@ def _check_row(manifest: JsonObject) -> None:
     dtype, length = dtype_from_json(manifest["row"]), manifest["sequence_length"]
     (width,) = dtype["tokens"].shape
     problem = f"sequence_length={length}, but its rows have {width} tokens"
-    _require(length == width, problem)
+    require(length == width, problem)
     vocab_size, pairs = manifest["vocab_size"], manifest["pairs"]
     fits = row_dtype(length, vocab_size)["tokens"].base == dtype["tokens"].base
-    _require(vocab_size > 0 and fits, f"vocab_size={vocab_size} does not fit its rows")
-    _require(pairs in ("nsp", "sop", "none"), f"pairs={pairs!r:.80} is not known")
+    require(vocab_size > 0 and fits, f"vocab_size={vocab_size} does not fit its rows")
+    require(pairs in ("nsp", "sop", "none"), f"pairs={pairs!r:.80} is not known")
 
 
 def _check_counts(manifest: JsonObject) -> None:
@@ -85,15 +81,15 @@ def _check_counts(manifest: JsonObject) -> None:
         TextReport.of_manifest(manifest)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"dropped or text are wrong ({error})") from error
-    _require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
-    _require(set(manifest["counts"]) <= set(SPLITS), "counts has other splits")
+    require(all(isinstance(s, dict) for s in manifest["sources"]), "a source is wrong")
+    require(set(manifest["counts"]) <= set(SPLITS), "counts has other splits")
     for split, counts in manifest["counts"].items():
-        _require(isinstance(counts, dict), f"counts of {split} are wrong")
+        require(isinstance(counts, dict), f"counts of {split} are wrong")
         for name, value in counts.items():
             is_fraction = name.endswith("_share") and isinstance(value, (int, float))
             valid = 0 <= value <= 1 if is_fraction else _is_count(value)
-            _require(valid, f"{name}={value!r:.80} of {split} is not a count")
+            require(valid, f"{name}={value!r:.80} of {split} is not a count")
         rows = sum(s["rows"] for s in manifest["shards"] if s["split"] == split)
         positions = counts.get("tokens", 0) + counts.get("padding", 0)
         problem = f"the tokens and padding of {split} do not fill its {rows} rows"
-        _require(positions == rows * manifest["sequence_length"], problem)
+        require(positions == rows * manifest["sequence_length"], problem)
