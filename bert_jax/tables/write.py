@@ -1,6 +1,5 @@
 """Tables of results that are written row by row: .jsonl, .csv and .parquet files."""
 
-import contextlib
 import csv
 import io
 import itertools
@@ -41,13 +40,14 @@ def write_rows(
         OSError: the file cannot be written.
     """
     require_output_file(path, *SUFFIXES)
-    kind, columns = path.suffix.lower(), _Columns()
-    with contextlib.ExitStack() as stack:
-        output = stack.enter_context(atomic_file(path))
-        lines = output
-        if kind != ".jsonl":  # the columns and their types are known after all rows
-            lines = stack.enter_context(temporary_beside(path))
-        num_rows = _write_lines(chunks, lines, kind, columns, path)
+    kind = path.suffix.lower()
+    columns = _Columns(typed=kind == ".parquet")
+    with atomic_file(path) as output, temporary_beside(path) as lines:
+        if kind == ".jsonl":
+            lines = output
+        else:  # the columns and their types are known after all rows
+            chunks = map(columns.add, chunks)
+        num_rows = _write_lines(chunks, lines, path)
         if not num_rows and not allow_no_row:
             raise ValueError(f"There is no row to write to {path}.")
         with name_path_in_errors(path):
@@ -59,26 +59,12 @@ def write_rows(
 
 
 def _write_lines(
-    chunks: Iterable[Sequence[JsonObject]],
-    lines: Path,
-    kind: str,
-    columns: "_Columns",
-    path: Path,
+    chunks: Iterable[Sequence[JsonObject]], lines: Path, path: Path
 ) -> int:
-    """Write rows as lines of JSON, and note their columns; return their number.
-
-    Args:
-        path: what errors name.
-    """
+    """Write rows as lines of JSON; return their number. Errors name `path`."""
     num_rows = 0
     with lines.open("w", encoding="utf-8") as file:
         for rows in chunks:  # its errors are not those of the output
-            if kind != ".jsonl":
-                rows = [_flat(row) for row in rows]
-                for row in rows:
-                    columns.names |= dict.fromkeys(row)
-            if kind == ".parquet":
-                columns.add_types(rows)
             with name_path_in_errors(path):
                 file.writelines(
                     json.dumps(row, ensure_ascii=False) + "\n" for row in rows
@@ -90,13 +76,23 @@ def _write_lines(
 
 
 class _Columns:
-    """The columns of all rows so far, and their types for .parquet files."""
+    """The columns of all rows so far and, if `typed`, their types."""
 
-    def __init__(self) -> None:
+    def __init__(self, typed: bool) -> None:
         self.names: dict[str, None] = {}
         self.schema: Any = None
+        self._typed = typed
 
-    def add_types(self, rows: Sequence[JsonObject]) -> None:
+    def add(self, rows: Sequence[JsonObject]) -> list[JsonObject]:
+        """Return more rows with a field for each of their columns."""
+        flat = [_flat(row) for row in rows]
+        for row in flat:
+            self.names |= dict.fromkeys(row)
+        if self._typed:
+            self._add_types(flat)
+        return flat
+
+    def _add_types(self, rows: Sequence[JsonObject]) -> None:
         """Widen the types to those of more rows, as from whole numbers to others."""
         import pyarrow as pa
 
