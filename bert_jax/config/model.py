@@ -33,10 +33,8 @@ ANSWERABLE_LABELS = ("answerable", "unanswerable")
 """`BertConfig.labels` of a question answering model that may predict "no answer". Other
 such models have no labels. The head has two scores per token either way."""
 
-
 POOLED_HEADS = ("sequence_classification", "multiple_choice")
 """Heads that take one vector per text; the others take every token's vector."""
-
 
 SHAPE_FIELDS = (
     "hidden_size num_hidden_layers num_attention_heads intermediate_size hidden_act "

@@ -55,7 +55,6 @@ _KEPT_CHARACTERS, _SHOWN_CHARACTERS = 100, 8
 _CONTEXT = 20
 _LENGTH_BITS = 5  # lengths are exact to one part in 16
 
-
 TokenCounts = collections.Counter[str]
 
 

@@ -33,7 +33,6 @@ AUTO_COUNT = 100
 MAX_LINE = 10_000
 """Characters of a line; sentencepiece fails at 100,000 without a space."""
 
-
 _RESERVED = "\u2585"
 """A line with it, sentencepiece would leave out silently: its own mark of [UNK]."""
 
