@@ -258,20 +258,21 @@ def with_other_files(
 
 
 def evaluate(options: EvaluateOptions) -> None:
-    from bert_jax.inference.evaluation import evaluate_and_report, scored_name
+    from bert_jax.inference.evaluation import (
+        model_evaluation,
+        require_outputs,
+        scored_name,
+    )
     from bert_jax.tasks.baselines import no_better
     from bert_jax.tasks.own_metrics import load_function
 
     own = load_function(options.compute_metrics)
     directory, page = directory_and_page(options.output)
-    evaluation, files, report = evaluate_and_report(
-        options.model,
-        options.data,
-        directory,
-        options.part,
-        report=page,
-        compute_metrics=own,
+    require_outputs(directory, page)
+    evaluation = model_evaluation(
+        options.model, options.data, options.part, bool(page), own
     )
+    files = evaluation.write(directory, page)
     scores = evaluation.scores | evaluation.source.baseline
     print(f"Scored: {scored_name(options.data, options.part)}.", file=sys.stderr)
     if not scores:
@@ -285,10 +286,10 @@ def evaluate(options: EvaluateOptions) -> None:
         print(line, file=sys.stderr)
     for file in files:
         say(file)
-    if report:
+    if page:
         from bert_jax.reports.terminal import print_report
 
-        print_report(report)
+        print_report(evaluation.report)
 
 
 def directory_and_page(outputs: tuple[str, ...]) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,12 +126,36 @@ class ModelEvaluation:
     rankings: list[Prediction]
     """For each row, what `rankings_among` found; a report shows it."""
 
+    @functools.cached_property
     def report(self) -> JsonObject:
-        """Return a report of what the model gets wrong."""
+        """What the model gets wrong."""
         both = zip(self.predictions.values, self.rankings, strict=True)
         values = [value | ranking for value, ranking in both]
         predictions = Predictions(self.predictions.examples, values)
         return error_report(self.task, predictions, self.scores, self.source)
+
+    def write(
+        self, output: str | os.PathLike[str], report: str | os.PathLike[str]
+    ) -> list[str]:
+        """Write predictions and a report, as `evaluate`; return the paths."""
+        values = self.report if report else {}  # may fail, before a file is written
+        files, directory = [], Path(output)
+        if output:
+            directory.mkdir(parents=True, exist_ok=True)
+            with name_path_in_errors(directory):
+                files = self.task.write(self.predictions, directory)
+        pages = write_report(values, Path(report)) if report else []
+        return [*(str(directory / name) for name in files), *map(str, pages)]
+
+
+def require_outputs(
+    output: str | os.PathLike[str], report: str | os.PathLike[str]
+) -> None:
+    """Raise ValueError or OSError unless what `evaluate` writes can be written."""
+    if report:
+        require_report_file(Path(report))
+    if output:
+        require_writable(output)
 
 
 def evaluate(
@@ -164,9 +189,11 @@ def evaluate(
             report is asked for and the file has no labels.
         OSError: `output` or `report` cannot be written.
     """
-    evaluation, files, _ = evaluate_and_report(
-        checkpoint, data, output, part, batch_size, report, compute_metrics
+    require_outputs(output, report)
+    evaluation = model_evaluation(
+        checkpoint, data, part, bool(report), compute_metrics, batch_size
     )
+    files = evaluation.write(output, report)
     return evaluation.scores | evaluation.source.baseline, files
 
 
@@ -192,31 +219,6 @@ def error_page(
     return Path(output)
 
 
-def evaluate_and_report(
-    checkpoint: str | os.PathLike[str],
-    data: ExamplesConfig | RowsInMemory | None,
-    output: str | os.PathLike[str],
-    part: str,
-    batch_size: int = 32,
-    report: str | os.PathLike[str] = "",
-    compute_metrics: ComputeMetrics | None = None,
-) -> tuple[ModelEvaluation, list[str], JsonObject]:
-    """As `evaluate`, with more than scores, and the report; {} if `report` is empty."""
-    if report:
-        require_report_file(Path(report))
-    if output:
-        require_writable(output)
-    needs_labels = bool(report)
-    evaluation = _evaluation(
-        checkpoint, data, part, batch_size, needs_labels, compute_metrics
-    )
-    values = evaluation.report() if report else {}
-    files = _write_predictions(evaluation, Path(output)) if output else []
-    if report:
-        files += map(str, write_report(values, Path(report)))
-    return evaluation, files, values
-
-
 def evaluation_report(
     checkpoint: str | os.PathLike[str],
     data: ExamplesConfig | RowsInMemory | None = None,
@@ -227,17 +229,18 @@ def evaluation_report(
 
     Args and errors are those of `evaluate`; the values are in docs/finetuning.md.
     """
-    return _evaluation(checkpoint, data, part, batch_size, True).report()
+    return model_evaluation(checkpoint, data, part, True, None, batch_size).report
 
 
-def _evaluation(
+def model_evaluation(
     checkpoint: str | os.PathLike[str],
     data: ExamplesConfig | RowsInMemory | None,
     part: str,
-    batch_size: int,
-    needs_labels: bool,
+    needs_labels: bool = False,
     compute_metrics: ComputeMetrics | None = None,
+    batch_size: int = 32,
 ) -> ModelEvaluation:
+    """Return what a model predicts for a file; args and errors are of `evaluate`."""
     model, where = _opened(checkpoint)
     data = with_embedding(_data_to_score(data, model), model)
     name = task_name_of(model.config, data)
@@ -344,14 +347,6 @@ def scored_name(data: ExamplesConfig, part: str) -> str:
     if part == "test":
         return data.test
     return data.validation or f"{data.train}, examples that were held out"
-
-
-def _write_predictions(evaluation: ModelEvaluation, directory: Path) -> list[str]:
-    """Write the official prediction files; return their paths."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with name_path_in_errors(directory):
-        names = evaluation.task.write(evaluation.predictions, directory)
-    return [str(directory / name) for name in names]
 
 
 def _all_have_labels(task: FinetuningTask, examples: Sequence[Example]) -> bool:

@@ -17,7 +17,7 @@ from bert_jax.distributed.collectives import (
     run_on_primary_first,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
-from bert_jax.inference.evaluation import evaluate_and_report
+from bert_jax.inference.evaluation import model_evaluation
 from bert_jax.pretrained import resolve_path
 from bert_jax.runs.finetuning_examples import chosen_config, say_on_primary
 from bert_jax.runs.finetuning_setup import (
@@ -249,8 +249,8 @@ def score_best(
     """
 
     def scores() -> dict[str, float]:
-        test, *_ = evaluate_and_report(
-            workdir, data.renamed, "", "validation", compute_metrics=compute_metrics
+        test = model_evaluation(
+            workdir, data.renamed, "validation", False, compute_metrics
         )
         return test.scores | test.source.baseline
 
