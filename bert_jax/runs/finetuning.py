@@ -108,7 +108,7 @@ def finetune(
         check_attention_kernel(config.model, config.data.max_length)
         own_metrics = load_function(config.compute_metrics)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    with locked_workdir(workdir) as locked:
+    with locked_workdir(workdir, extend) as locked:
         path, resume = locked.path, locked.resume
         examples = path / "examples" if cache is None else epath.Path(cache)
         # The others read from the cache what the primary process tokenized.
@@ -116,11 +116,11 @@ def finetune(
         setup = run_on_primary_first(prepare)
         config, score = setup.config, on_primary(own_metrics)
         with raise_on_all_processes():
-            run, note = resolve_run(setup, locked, mesh, score, extend)
+            run, note = resolve_run(setup, locked, mesh, score)
         has_ended = final_scores(path, config, resume) is not None
         if not has_ended:
             say_on_primary([line for line in (note, examples_line(setup)) if line])
-            fit_run(dataclasses.replace(run, callbacks=callbacks))
+            fit_run(run, callbacks)
         drop_optimizer_states(path, config)
         scores = end_scores(run, has_ended, own_metrics)
     splits = Splits(setup.train.examples, setup.validation.examples)
@@ -159,7 +159,6 @@ def resolve_run(
     locked: Workdir,
     mesh: Mesh,
     own_metrics: Callable[[Predictions], dict[str, float]] | None,
-    extend: bool,
 ) -> tuple[Run[FinetuneConfig], str]:
     """Return the run of a setup, and a line that names what it starts from.
 
@@ -168,7 +167,7 @@ def resolve_run(
     """
     config, source = setup.config, setup.initial_params
     init_params = setup.task.init_params
-    changed = check_workdir(locked.path, config, locked.resume, extend)
+    changed = check_workdir(locked.path, config, locked.resume, locked.extend)
     note = check_source(config, source, init_params)
     source = source and without_top(source, config)
     host = host_shard(mesh, jax.process_index())

@@ -38,14 +38,18 @@ class Workdir:
     """Its latest verified checkpoint; None: a new run."""
     check_lock: Callable[[], None] = lambda: None
     """Raises RuntimeError if another run took the workdir over."""
+    extend: bool = False
+    """As `check_workdir`."""
 
 
 @contextlib.contextmanager
-def locked_workdir(workdir: str | os.PathLike[str]) -> Iterator[Workdir]:
+def locked_workdir(
+    workdir: str | os.PathLike[str], extend: bool = False
+) -> Iterator[Workdir]:
     """Lock a workdir, and find the checkpoint to resume from."""
     path = open_workdir(workdir)
     with run_lock(path) as check_lock:
-        yield Workdir(path, find_resume_on_all(path), check_lock)
+        yield Workdir(path, find_resume_on_all(path), check_lock, extend)
 
 
 def fit(
@@ -86,19 +90,19 @@ def fit(
                 resume=locked.resume,
                 check_lock=locked.check_lock,
                 changed=check_workdir(locked.path, config, locked.resume),
-                callbacks=callbacks,
             )
         scores = final_scores(run.workdir, config, run.resume)
         if scores is None:
-            scores = fit_run(run)
+            scores = fit_run(run, callbacks)
         drop_optimizer_states(run.workdir, config)
     return scores
 
 
-def fit_run(run: Run[RunConfig]) -> dict[str, float]:
+def fit_run(run: Run[RunConfig], callbacks: Sequence[Callback]) -> dict[str, float]:
     """Write the files of a run into its workdir, and train."""
-    Callbacks(run.callbacks)  # a wrong one is refused before anything is written
-    run = dataclasses.replace(run, resume=write_run_files(run))
+    Callbacks(callbacks)  # a wrong one is refused before anything is written
+    resume = write_run_files(run)
+    run = dataclasses.replace(run, resume=resume, callbacks=callbacks)
     share_compilation_cache(run.workdir)
     if is_primary() and (line := run.config.optimizer.rate_warning()):
         warn(line)

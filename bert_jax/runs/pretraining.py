@@ -174,18 +174,16 @@ def pretrain(
         require_hours(hours, extend)
         dataset, config = open_for(config, verify=False)
         check_attention_kernel(config.model, config.data.sequence_length)
-    with locked_workdir(workdir) as locked:
+    with locked_workdir(workdir, extend) as locked:
         with raise_on_all_processes():
-            run, note = resolve_run(
-                config, dataset, locked, extend, named_shape, hours=hours
-            )
+            run, note = resolve_run(config, dataset, locked, named_shape, hours=hours)
         scores = final_scores(run.workdir, run.config, run.resume)
         config = run.config if scores is None else scored_config(run)
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
             _say_first(note, run.config, dataset)
-            scores = fit_run(dataclasses.replace(run, callbacks=callbacks))
+            scores = fit_run(run, callbacks)
         drop_optimizer_states(run.workdir, run.config)
     baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
     return scores | broadcast_from_primary(baseline)
@@ -203,7 +201,6 @@ def resolve_run(
     config: PretrainConfig,
     dataset: Dataset,
     workdir: Workdir,
-    extend: bool = False,
     named_shape: Shape | None = None,
     *,
     hours: float | None = None,
@@ -228,7 +225,7 @@ def resolve_run(
         trial = Run(task=task, config=config, mesh=mesh, resume=resume)
         config = config_for_hours(trial, hours, len(dataset.validation))
         task = dataclasses.replace(task, config=config)
-    changed = check_workdir(workdir.path, config, resume, extend)
+    changed = check_workdir(workdir.path, config, resume, workdir.extend)
     note = check_source(config, source, task.init_params)
     run = Run(
         task=task,

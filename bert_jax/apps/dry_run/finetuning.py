@@ -69,7 +69,8 @@ def dry_run(
         own_metrics = on_primary(load_function(config.compute_metrics))
         setup = prepare_finetuning(config, path, new / "examples", resume)
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
-    run, note = resolve_run(setup, Workdir(path, resume), mesh, own_metrics, extend)
+    read = Workdir(path, resume, extend=extend)
+    run, note = resolve_run(setup, read, mesh, own_metrics)
     task, config = finetuning_of(setup), setup.config
     train, boundaries = setup.train, task.batches.boundaries
     longest = np.full(config.batch_size, train.tokenized.lengths.argmax())

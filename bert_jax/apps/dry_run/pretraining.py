@@ -60,8 +60,8 @@ def dry_run(
         chosen = choose_devices(devices)
     dataset, config = open_for(config)
     path = open_directory(workdir) if workdir else epath.Path()
-    read = Workdir(path, find_resume(path) if workdir else None)
-    run, note = resolve_run(config, dataset, read, extend, named_shape, devices=chosen)
+    read = Workdir(path, find_resume(path) if workdir else None, extend=extend)
+    run, note = resolve_run(config, dataset, read, named_shape, devices=chosen)
     task, config = run.task, run.config
     rest = [[note] if note else [], describe(config, dataset, task)]
     rest.append(details(config, dataset, task, base_key_of(run)) if verbose else [MORE])
