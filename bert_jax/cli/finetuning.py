@@ -54,7 +54,10 @@ def read_finetune(
     config = with_named_share(default_config(name), arguments)
     if name.endswith(".json"):
         config = without_resolved(config, arguments)
-    default = options_class(config=config)
+    names = named_options(arguments)
+    if "--num-epochs" in names and "--num-steps" not in names:
+        config = dataclasses.replace(config, num_steps=0)  # a run's record has both
+    default = options_class(config=with_named_rate(config, arguments))
     options = parse(options_class, arguments, f"{verb} {name}", default)
     require_used(options, arguments, verb, options.config.task)
     data = options.config.data
@@ -64,13 +67,9 @@ def read_finetune(
             "leave --text-column and --label-column out, or name text-classification "
             "for a table of your own."
         )
-    names = named_options(arguments)
     if options.sweep and (given := [o for o in _SWEPT if o in names]):
         say(f"--sweep tries values of its own in place of {', '.join(given)}.")
-    config = with_named_rate(options.config, arguments)
-    if "--num-epochs" in names and "--num-steps" not in names:
-        config = dataclasses.replace(config, num_steps=0)  # a run's record has both
-    return dataclasses.replace(options, config=config)
+    return options
 
 
 def with_named_rate(config: FinetuneConfig, arguments: Sequence[str]) -> FinetuneConfig:

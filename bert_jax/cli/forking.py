@@ -66,11 +66,10 @@ def read_fork(
     names = {"source": source, "at": step, "output": output}
     options: PretrainingFork | FinetuningFork
     if isinstance(config, FinetuneConfig):
+        config = with_named_rate(config, arguments)
         default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
         options = parse(FinetuningFork, arguments, verb, default)
         require_used(options, arguments, verb, config.task, default)
-        config = with_named_rate(options.config, arguments)
-        options = dataclasses.replace(options, config=config)
     else:
         assert isinstance(config, PretrainConfig)
         config = with_ruled_predictions(config, arguments)

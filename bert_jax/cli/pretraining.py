@@ -61,22 +61,20 @@ def read_pretrain(
     names = ("--hours", "--num-steps")
     if all(option_value(arguments, name) is not None for name in names):
         raise UsageError("--hours and --num-steps both set the length; give one.")
-    default = options_class()
+    config = PretrainConfig()
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments
         config = default_config(name)
         if name.endswith(".json"):
             config = without_resolved(config, arguments)
-        default = options_class(config=config)
     source = option_value(arguments, "--init-from")
-    starts_from = default.config.init_from if source is None else source
+    starts_from = config.init_from if source is None else source
     named_shape = None
     if starts_from and "--print-config" not in arguments:
         arguments, named_shape = split_shape(arguments)
-    config = with_named_share(default.config, arguments)
-    default = dataclasses.replace(default, config=config)
-    options = parse(options_class, arguments, verb, default)
-    return dataclasses.replace(options, named_shape=named_shape)
+    config = with_named_share(config, arguments)
+    default = options_class(config=config, named_shape=named_shape)
+    return parse(options_class, arguments, verb, default)
 
 
 def split_shape(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:

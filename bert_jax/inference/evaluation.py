@@ -294,8 +294,9 @@ def _data_to_score(
     if data is None:
         return own
     place = named_source(data, "rows")
-    own = dataclasses.replace(own, path="", glue="", train="")
-    return dataclasses.replace(own, validation=place, test=place)
+    return dataclasses.replace(
+        own, path="", glue="", train="", validation=place, test=place
+    )
 
 
 def _compared(

@@ -258,7 +258,7 @@ def prepare_finetuning(
     if resume is None:  # a run that has begun keeps its own, or none
         mean, deviation = task.targets(splits.train)
         model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)
-    task = with_num_texts(dataclasses.replace(task, model=model), splits.train)
+    task = with_model(task, model, splits.train)
     matched = match_splits(task, splits)
     recorded = "" if resume else config.data.fingerprint
     data = with_fingerprints(task.data, splits.train, matched, recorded)
@@ -277,12 +277,13 @@ def prepare_finetuning(
     return FinetuningSetup(task, config, tokenizer, train, validation, params, teacher)
 
 
-def with_num_texts(task: FinetuningTask, train: Sequence[Example]) -> FinetuningTask:
-    """Return the task with the number of texts of its examples, where it may differ."""
+def with_model(
+    task: FinetuningTask, model: BertConfig, train: Sequence[Example]
+) -> FinetuningTask:
+    """Return the task with its model, and with the number of texts of an example."""
     number = len(train[0].texts) if isinstance(task, TextTask) else 0
-    return dataclasses.replace(
-        task, data=dataclasses.replace(task.data, num_texts=number)
-    )
+    data = dataclasses.replace(task.data, num_texts=number)
+    return dataclasses.replace(task, model=model, data=data)
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:

@@ -94,15 +94,15 @@ def with_pinned_models(
     Args:
         before: the configuration that an earlier start has recorded, if there was one.
     """
-    teacher = None if before is None else str(before.get("teacher"))
-    if before is not None and not before.get("rate_by_size"):
-        config = dataclasses.replace(config, rate_by_size=False)
-    data = None if before is None else before.get("data")
+    if before is None:
+        return with_pinned_teacher(pin_source(config, None), None)
+    data, own = before.get("data"), config.data
     length = data.get("max_length") if isinstance(data, dict) else None
-    if isinstance(length, int) and not config.data.max_length:
-        own = dataclasses.replace(config.data, max_length=length)
-        config = dataclasses.replace(config, data=own)
-    return with_pinned_teacher(pin_source(config, before), teacher)
+    if isinstance(length, int) and not own.max_length:
+        own = dataclasses.replace(own, max_length=length)
+    by_size = config.rate_by_size and bool(before.get("rate_by_size"))
+    config = dataclasses.replace(config, data=own, rate_by_size=by_size)
+    return with_pinned_teacher(pin_source(config, before), str(before.get("teacher")))
 
 
 def finetune_runs(
