@@ -298,9 +298,9 @@ class Predictor(FinetunedPredictor):
         """
         texts = require_texts("texts", texts)
         shown = Progress("texts embedded", len(texts)) if progress else None
-        return self._embedder.embed(
-            texts, pooling, normalize, batch_size, prompt, cut, shown
-        )
+        embedder = self._embedder
+        prepared = embedder.prepared(pooling, normalize, prompt)
+        return embedder.embed(texts, prepared, batch_size, cut, shown)
 
     def similarity(
         self,

@@ -68,20 +68,18 @@ class Embedder:
     def embed(
         self,
         texts: Sequence[str],
-        pooling: str | None = None,
-        normalize: bool | None = None,
-        batch_size: int = 32,
-        prompt: str | None = None,
+        prepared: tuple[str, Program],
+        batch_size: int,
         counts: TextCounts | None = None,
         progress: Progress | None = None,
         name: str = "",
     ) -> Float[np.ndarray, "N D"]:
-        """Return the vectors of texts; `Predictor.embed` describes the arguments.
+        """Return the vectors of texts, by what `prepared` returned.
 
         Args:
             name: of the texts, for messages.
         """
-        before, program = self._prepared(pooling, normalize, prompt)
+        before, program = prepared
         limit = self.embedding.max_tokens
         most = sys.maxsize if limit is None else limit - 2  # without [CLS] and [SEP]
         own = TextCounts() if counts is None else counts
@@ -99,7 +97,7 @@ class Embedder:
             warn_of_cuts(own, self.embedding, self.model.config, name)
         return np.array(vectors, np.float32).reshape(-1, self.model.config.hidden_size)
 
-    def _prepared(
+    def prepared(
         self, pooling: str | None, normalize: bool | None, prompt: str | None
     ) -> tuple[str, Program]:
         """Return the text before each text, and the program; check the arguments."""
@@ -134,7 +132,7 @@ class Embedder:
         if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
             require_same_vectors(name, values, lambda: self._record(prompt))
             return Side(name, require_vectors(name, values))
-        self._prepared(None, None, prompt)
+        self.prepared(None, None, prompt)
         return Side(name, require_texts(name, values), prompt)
 
     def _record(self, prompt: str | None) -> JsonObject:
@@ -169,13 +167,7 @@ class Embedder:
                 made.append(texts)
                 continue
             line = Progress(f"texts of {side.name} embedded", len(texts))
-            made.append(
-                self.embed(
-                    texts,
-                    batch_size=batch_size,
-                    prompt=side.prompt,
-                    progress=line if progress else None,
-                    name=side.name,
-                )
-            )
+            shown = line if progress else None
+            prepared = self.prepared(None, None, side.prompt)
+            made.append(self.embed(texts, prepared, batch_size, None, shown, side.name))
         return made

@@ -143,11 +143,11 @@ def apply_gradients(
     )
     # Decided on the device: the host learns of it when it next reads the scalars.
     finite = jnp.isfinite(grad_norm)
-    next_state = dataclasses.replace(
-        state,
+    next_state = TrainState(
         step=state.step + 1,
         params=params,
         opt_state=opt_state,
+        key=state.key,
         skipped_in_a_row=jnp.where(finite, 0, state.skipped_in_a_row + 1),
     )
     skipped = next_state.skipped_in_a_row.astype(jnp.float32)
