@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeAlias
+from typing import Any
 
 import orbax.checkpoint as ocp
 from etils import epath
@@ -30,8 +30,6 @@ from bert_jax.storage.manifest import (
 )
 from bert_jax.storage.retries import with_retries
 
-Upload: TypeAlias = Future[None]
-Flush: TypeAlias = Callable[[], Upload | None]
 INTERVAL = "interval"
 """The key in a manifest of the losses since the last line of the metrics."""
 REMOVED = ".removed"
@@ -87,7 +85,7 @@ class Checkpoints:
         step: int,
         params: Params,
         rest: PyTree,
-        flush: Flush,
+        flush: Callable[[], Future[None] | None],
         interval: JsonObject | None = None,
     ) -> None:
         """Start a save; return as soon as the arrays may be overwritten.
@@ -126,7 +124,7 @@ class Checkpoints:
         step: int,
         params: Params,
         rest: PyTree,
-        flush: Flush,
+        flush: Callable[[], Future[None] | None],
         interval: JsonObject | None = None,
     ) -> None:
         """Save, wait until the checkpoint is complete, and retry if that fails.
@@ -139,7 +137,7 @@ class Checkpoints:
             self.save(step, params, rest, flush, interval)
 
     def _complete(
-        self, step: int, uploads: Upload | None, interval: JsonObject | None
+        self, step: int, uploads: Future[None] | None, interval: JsonObject | None
     ) -> None:
         """Complete a save once Orbax is done; runs in the background thread."""
         with name_path_if_disk_full(self.directory / str(step)):

@@ -20,9 +20,6 @@ from bert_jax.storage.atomic import require_new
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 
-ParameterSums = dict[str, np.ndarray]
-"""Float64 arrays by the path of their parameter."""
-
 MAY_DIFFER = (
     "attention_kernel attention_probs_dropout_prob dtype hidden_dropout_prob remat"
 ).split()
@@ -75,10 +72,10 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
 
 def _sum_up(
     paths: Sequence[epath.Path],
-) -> tuple[Model, ParameterSums, list[JsonObject]]:
+) -> tuple[Model, dict[str, np.ndarray], list[JsonObject]]:
     """Return the last model without its parameters, the sums, and receipt entries."""
     model: Model | None = None
-    sums: ParameterSums = {}
+    sums: dict[str, np.ndarray] = {}
     entries = []
     for path in paths:
         before, model = model, load_pretrained(str(path))
@@ -97,7 +94,10 @@ def _sum_up(
 
 
 def require_same_model(
-    before: Model, model: Model, sums: ParameterSums, leaves: dict[str, np.ndarray]
+    before: Model,
+    model: Model,
+    sums: dict[str, np.ndarray],
+    leaves: dict[str, np.ndarray],
 ) -> None:
     """Raise ValueError unless two checkpoints have parameters of the same meaning."""
     where = f"{before.directory} and {model.directory} are not of one model"

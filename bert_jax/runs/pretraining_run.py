@@ -27,9 +27,6 @@ from bert_jax.storage.remote import open_directory
 from bert_jax.tasks.pretraining.task import PretrainingBatch, PretrainingTask
 from bert_jax.training.step import step_keys
 
-Corrupt = Callable[..., PretrainingBatch]
-"""Batch, key of the masks, number of the step → masked rows."""
-
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingRun:
@@ -42,7 +39,9 @@ class PretrainingRun:
     num_done: int
     """The step of the newest verified checkpoint."""
     base_key: UInt32[Array, "2"]
-    masks: dict[PretrainConfig, Corrupt] = dataclasses.field(default_factory=dict)
+    masks: dict[PretrainConfig, Callable[..., PretrainingBatch]] = dataclasses.field(
+        default_factory=dict
+    )
     """The masking of each configuration, compiled."""
 
     @functools.cached_property

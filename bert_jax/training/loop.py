@@ -350,11 +350,12 @@ def fit(run: Run[RunConfig]) -> dict[str, float]:
 
 P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
-Announce = Callable[[str], contextlib.AbstractContextManager[object]]
 
 
 def announce_compilation(
-    step: Callable[P, ResultT], what: str, announce: Announce
+    step: Callable[P, ResultT],
+    what: str,
+    announce: Callable[[str], contextlib.AbstractContextManager[object]],
 ) -> Callable[P, ResultT]:
     """Return `step`, which calls `announce` around its compilations.
 
