@@ -2,8 +2,9 @@
 
 import collections
 import functools
+import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -93,25 +94,29 @@ def compiled_outputs(task: FinetuningTask) -> Program:
     return jax.jit(program)
 
 
+def numbered(what: str = "text", first: int = 0) -> Iterator[str]:
+    """Yield names of texts for messages, without an end: text 0, text 1 and so on."""
+    return (f"{what} {number}" for number in itertools.count(first))
+
+
 def rows_of(
     model: Model,
     texts: Sequence[tuple[Sequence[int], ...]],
-    what: str = "text",
-    first: int = 0,
+    names: Iterable[str] | None = None,
 ) -> TokenizedExamples:
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
-    Raise ValueError if the model takes no row so long; its message calls the texts
-    `what` and counts them from `first`. Warn if a row is longer than those of the
-    model's last pretraining run.
+    Raise ValueError if the model takes no row so long; its message calls the texts by
+    their `names`. Warn if a row is longer than those of the model's last pretraining
+    run.
     """
     most = model.config.max_position_embeddings
     rows: list[tuple[list[int], int]] = []
-    for number, segments in enumerate(texts, first):
+    for segments, name in zip(texts, names or numbered(), strict=False):
         ids, second = build_row(model.tokenizer, *segments)
         if len(ids) > most:
             raise ValueError(
-                f"{what} {number} has {len(ids)} tokens, [CLS] and [SEP] included; the "
+                f"{name} has {len(ids)} tokens, [CLS] and [SEP] included; the "
                 f"model takes {most}. Shorten it."
             )
         rows.append((ids, second))
@@ -217,7 +222,7 @@ def compute_texts(
     require_count("batch_size", batch_size)
     if not segments:
         return []
-    rows = rows_of(model, segments, first=first)
+    rows = rows_of(model, segments, numbered(first=first))
     return compute_rows(program, model, rows, batch_size)
 
 

@@ -61,20 +61,18 @@ def features(
     layers: Sequence[int] = (-1,),
     combine: str = "concatenate",
     batch_size: int = 32,
-    what: str = "text",
-    first: int = 0,
+    names: Iterable[str] | None = None,
 ) -> list[Features]:
     """Return the features of each text's tokens, in the order of the texts.
 
-    Takes and raises the same as `Predictor.features`; `what` and `first` are those
-    of `rows_of`.
+    Takes and raises the same as `Predictor.features`; `names` is that of `rows_of`.
     """
     check_layers(layers, combine, model.config)
     if not texts:
         return []
     encodings = [model.tokenizer.encode(text) for text in texts]
     segments = [(encoding.ids.tolist(),) for encoding in encodings]
-    rows = rows_of(model, segments, what, first)
+    rows = rows_of(model, segments, names)
     program = compiled(model.config, "features", layers=tuple(layers), combine=combine)
     vectors = compute_rows(program, model, rows, batch_size)
     results = []

@@ -42,7 +42,7 @@ def filled_texts(
                 try:
                     names = [f"{what} {number}"]
                     segments = masked_segments(bert.tokenizer, [text], names)
-                    rows_of(bert.model, segments, what, number)
+                    rows_of(bert.model, segments, names)
                     usable.append(text)
                 except ValueError as error:
                     report(str(error))

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bert_jax.inference.batching import numbered
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.row_predictions import Request, prediction_rows
 from bert_jax.pretrained import load_pretrained
@@ -55,14 +56,12 @@ def write_feature_file(
     if input != STDIN:
         require_file(input, "name one, or - for standard input.")
         num_lines = sum(1 for _ in read_lines(input))
-    what = f"{name}, line"
 
     def chunks() -> Iterator[list[Features]]:
         progress = Progress("lines", num_lines)
-        lines, first = read_lines(input), 1
+        lines, names = read_lines(input), numbered(f"{name}, line", 1)
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
-            yield features(placed, chunk, layers, combine, batch_size, what, first)
-            first += len(chunk)
+            yield features(placed, chunk, layers, combine, batch_size, names)
             progress.advance(len(chunk))
 
     num_lines = write_features(chunks(), Path(output))

@@ -20,6 +20,7 @@ from bert_jax.inference.batching import (
     compiled_fill,
     compute_rows,
     compute_texts,
+    numbered,
     rows_of,
     warn_untrained_positions,
 )
@@ -262,7 +263,7 @@ def pseudo_log_likelihoods(
             totals.append(0.0)
             continue
         # All rows of a text are as long: the first is refused by the text's number.
-        rows = rows_of(model, masked, "text", number)
+        rows = rows_of(model, masked, numbered(first=number))
         rows = dataclasses.replace(rows, by_example={"label": np.array(ids, np.int32)})
         totals.append(float(sum(compute_rows(program, model, rows, batch_size))))
     return totals
