@@ -39,25 +39,13 @@ def split_rows(batch: PyTree, microbatches: int) -> PyTree:
 def sum_of_means(
     sums: Sums, counts: Counts, weights: Mapping[str, float]
 ) -> Float[Array, ""]:
-    """Return the weighted sum of the means that are minimised.
+    """Return the sum of the means that are minimised, times their weights if any.
 
     Args:
         counts: the counts of the global batch.
-        weights: as for `add_terms`.
     """
-    terms = {
-        name: sums[name][0] / jnp.where(count > 0, count, 1)
-        for name, count in counts.items()
-    }
-    return add_terms(terms, weights)
-
-
-def add_terms(
-    terms: Mapping[str, Float[Array, ""]], weights: Mapping[str, float]
-) -> Float[Array, ""]:
-    """Return the sum of the terms of a loss, each times its weight if it has one."""
-    weighted = [
-        term * weights[name] if name in weights else term
-        for name, term in terms.items()
-    ]
-    return jnp.stack(weighted).sum()
+    terms = []
+    for name, count in counts.items():
+        mean = sums[name][0] / jnp.where(count > 0, count, 1)
+        terms.append(mean * weights[name] if name in weights else mean)
+    return jnp.stack(terms).sum()

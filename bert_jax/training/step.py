@@ -26,7 +26,7 @@ from bert_jax.distributed.sharding import (
 )
 from bert_jax.tasks.task import NO_WEIGHTS, DeviceBatch, Evaluation, Sums, Task
 from bert_jax.training.faults import StopRequested
-from bert_jax.training.global_batch import StepInputs, add_terms
+from bert_jax.training.global_batch import StepInputs, sum_of_means
 from bert_jax.training.gradients import (
     DEFAULT_COLLECTIVES,
     Collectives,
@@ -130,8 +130,8 @@ def means(
         name: total / jnp.where(count > 0, count, 1.0)
         for name, (total, count) in sums.items()
     }
-    loss = add_terms({name: scalars[name] for name in objective}, weights)
-    return {"loss": loss, **scalars}
+    counts = {name: sums[name][1] for name in objective}
+    return {"loss": sum_of_means(sums, counts, weights), **scalars}
 
 
 def apply_gradients(
