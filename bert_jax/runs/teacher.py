@@ -85,7 +85,7 @@ def _with_fingerprint(config: ConfigT, model: Model, resume: Resume | None) -> C
 
 def _open(
     config: ConfigT, tokenizer: Tokenizer, length: int, resume: Resume | None
-) -> tuple[Model, Teacher, ConfigT]:
+) -> tuple[Teacher, ConfigT]:
     """Return the teacher, and the configuration with its fingerprint.
 
     Args:
@@ -115,7 +115,7 @@ def _open(
         attention_kernel=config.model.attention_kernel,
         remat="none",
     )
-    return model, Teacher(own, model.params), config
+    return Teacher(own, model.params), config
 
 
 def pretraining_teacher(
@@ -129,7 +129,7 @@ def pretraining_teacher(
     if not config.teacher:
         return None, config
     length = config.data.sequence_length
-    model, teacher, config = _open(config, dataset.tokenizer, length, resume)
+    teacher, config = _open(config, dataset.tokenizer, length, resume)
     name, theirs, ours = f"teacher={config.teacher}", teacher.config, config.model
     require(
         theirs.attention == ours.attention,
@@ -140,13 +140,12 @@ def pretraining_teacher(
     if config.distillation.scores_weight:
         heads.append("masked_lm")
         require(
-            "masked_lm" in model.params and theirs.vocab_size == ours.vocab_size,
+            "masked_lm" in teacher.params and theirs.vocab_size == ours.vocab_size,
             f"{name} has no scores of the {ours.vocab_size} tokens; name a pretrained "
             "model with its masked-LM head, or set distillation.scores_weight to 0.",
         )
     _check_internals(config, name, theirs)
-    kept = {head: model.params[head] for head in heads}
-    return dataclasses.replace(teacher, params=kept), config
+    return Teacher(theirs, {head: teacher.params[head] for head in heads}), config
 
 
 def _check_internals(config: PretrainConfig, name: str, theirs: BertConfig) -> None:
@@ -190,7 +189,7 @@ def finetuning_teacher(
     """
     if not config.teacher:
         return None, config
-    _, teacher, config = _open(config, tokenizer, config.data.max_length, resume)
+    teacher, config = _open(config, tokenizer, config.data.max_length, resume)
     fields = ["head", "problem_type"]
     if config.task != "text-regression":
         fields.append("labels")
