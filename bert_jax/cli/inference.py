@@ -244,17 +244,16 @@ def with_other_files(
         len(named) < 2,
         f"{' and '.join(named)} each name what to use; give one of them.",
     )
-    was_directory = bool(data.path or data.glue)
-    if named:
-        data = dataclasses.replace(data, train="", validation="", test="")
-    file = named.get("--input", "")
-    if file.startswith("tfds:") or (
-        was_directory and file and epath.Path(file).is_dir()
-    ):
-        return dataclasses.replace(data, path=file)
-    if named and "--data.path" not in named:
-        data = dataclasses.replace(data, path="", glue="")
-    return dataclasses.replace(data, validation=file, test=file) if file else data
+    if not named:
+        return data
+    file, was_directory = named.get("--input", ""), bool(data.path or data.glue)
+    is_directory = was_directory and file and epath.Path(file).is_dir()
+    if is_directory or file.startswith("tfds:"):
+        return dataclasses.replace(data, train="", validation="", test="", path=file)
+    data = dataclasses.replace(data, train="", validation=file, test=file)
+    if "--data.path" in named:
+        return data
+    return dataclasses.replace(data, path="", glue="")
 
 
 def evaluate(options: EvaluateOptions) -> None:

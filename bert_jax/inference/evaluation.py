@@ -322,7 +322,7 @@ def _compared(
         return source  # the tags of known words are not known
     rule, value = task.baseline(Splits(train, examples))
     baseline = {f"{BASELINE}{rule}": value}
-    return dataclasses.replace(source, baseline=baseline, learned_from=learned)
+    return ScoredSource(source.checkpoint, source.data, baseline, learned)
 
 
 def baseline_of_run(config: FinetuneConfig) -> dict[str, float]:

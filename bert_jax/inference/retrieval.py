@@ -191,11 +191,11 @@ def _self_note(collection: Collection, request: SearchRequest) -> list[str]:
 def first_of_each(rankings: Rankings, request: SearchRequest) -> Rankings:
     """Return the first k documents of each list, as BEIR without the query itself."""
     finds_itself = not request.ignore_identical_ids
-    pairs = {
-        query: [pair for pair in own.items() if finds_itself or pair[0] != query]
-        for query, own in rankings.items()
-    }
-    return {query: dict(own[: request.k]) for query, own in pairs.items()}
+    first: Rankings = {}
+    for query, own in rankings.items():
+        pairs = [pair for pair in own.items() if finds_itself or pair[0] != query]
+        first[query] = dict(pairs[: request.k])
+    return first
 
 
 def stored_vectors(
