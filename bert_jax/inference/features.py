@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
@@ -14,10 +13,12 @@ from bert_jax.data.examples import build_row
 from bert_jax.inference.batching import compiled, compute_rows, rows_of
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import (
+    JsonObject,
     atomic_file,
     name_path_in_errors,
     require_output_file,
 )
+from bert_jax.tables.write import write_rows
 
 COMBINATIONS = ("concatenate", "sum")
 SUFFIXES = (".npz", ".jsonl")
@@ -96,21 +97,20 @@ def write_features(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     another suffix.
     """
     require_output_file(path, *SUFFIXES)
-    write = _write_npz if path.suffix.lower() == ".npz" else _write_jsonl
-    with atomic_file(path) as temporary:
-        with name_path_in_errors(path):
-            num_texts = write(chunks, temporary)
-        if not num_texts:
-            raise ValueError(f"There is no text to write to {path}.")
-    return num_texts
-
-
-def _write_npz(chunks: Iterable[Sequence[Features]], path: Path) -> int:
+    rest = iter(chunks)
+    first = next(rest, ())
+    if not first:
+        raise ValueError(f"There is no text to write to {path}.")
+    chunks = itertools.chain([first], rest)
+    if path.suffix.lower() == ".jsonl":
+        return write_rows(([_row(text) for text in texts] for texts in chunks), path)
     texts = list(itertools.chain.from_iterable(chunks))
-    if not texts:
-        return 0
     lengths = [len(text.tokens) for text in texts]
-    with path.open("wb") as file:
+    with (
+        atomic_file(path) as temporary,
+        name_path_in_errors(path),
+        temporary.open("wb") as file,
+    ):
         np.savez(
             file,
             tokens=np.concatenate([np.array(text.tokens) for text in texts]),
@@ -121,15 +121,9 @@ def _write_npz(chunks: Iterable[Sequence[Features]], path: Path) -> int:
     return len(texts)
 
 
-def _write_jsonl(chunks: Iterable[Sequence[Features]], path: Path) -> int:
-    num_texts = 0
-    with path.open("w", encoding="utf-8") as file:
-        for text in itertools.chain.from_iterable(chunks):
-            line = {
-                "tokens": text.tokens,
-                "offsets": text.offsets.tolist(),
-                "vectors": text.vectors.astype(np.float64).round(6).tolist(),
-            }
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            num_texts += 1
-    return num_texts
+def _row(text: Features) -> JsonObject:
+    return {
+        "tokens": text.tokens,
+        "offsets": text.offsets.tolist(),
+        "vectors": text.vectors.astype(np.float64).round(6).tolist(),
+    }
