@@ -135,12 +135,9 @@ def next_steps(workdir: str) -> str:
     from bert_jax.runs.finetuning import export_form
 
     place, form = shlex.quote(workdir), export_form(workdir)
-    return "\n".join(
-        [
-            "Next:",
-            f"  bert-jax predict {place} --input FILE --output FILE.csv",
-            f"  bert-jax evaluate {place} --input FILE --output report.html",
-            f"  bert-jax convert export --to {form} {place} --output DIRECTORY",
-            f"  in Python: model = bert_jax.load({workdir!r})",
-        ]
-    )
+    return f"""\
+Next:
+  bert-jax predict {place} --input FILE --output FILE.csv
+  bert-jax evaluate {place} --input FILE --output report.html
+  bert-jax convert export --to {form} {place} --output DIRECTORY
+  in Python: model = bert_jax.load({workdir!r})"""

@@ -131,14 +131,11 @@ def next_steps(workdir: str, objective: str) -> str:
         "--data.train FILE.csv --workdir DIRECTORY\n"
         f'  bert-jax fill "A text with a [MASK]." --model {place}'
     )
-    return "\n".join(
-        [
-            "Next:",
-            use,
-            f"  bert-jax inspect {place} --output report.html",
-            f"  in Python: bert = bert_jax.load({workdir!r})",
-        ]
-    )
+    return f"""\
+Next:
+{use}
+  bert-jax inspect {place} --output report.html
+  in Python: bert = bert_jax.load({workdir!r})"""
 
 
 def _dry_run(options: PretrainOptions) -> None:
