@@ -140,8 +140,7 @@ THEIRS = {
         Theirs("--group_by_length", absent="it is always done; --data.num-buckets"),
         Theirs("--num_labels", absent="the classes are those of the training file"),
         Theirs(
-            "--do_lower_case --uncased",
-            absent="the tokenizer knows; `vocab --cased`",
+            "--do_lower_case --uncased", absent="the tokenizer knows; `vocab --cased`"
         ),
         Theirs(
             "--load_best_model_at_end --save_best_model --save_strategy "
@@ -149,8 +148,7 @@ THEIRS = {
             absent="the best checkpoint is kept, and the newest ones",
         ),
         Theirs(
-            "--device --gpu --gpus --use_gpu --cuda --no_cuda --use_cpu",
-            absent=_GPUS,
+            "--device --gpu --gpus --use_gpu --cuda --no_cuda --use_cpu", absent=_GPUS
         ),
         Theirs(
             "--num_workers --dataloader_num_workers --preprocessing_num_workers",

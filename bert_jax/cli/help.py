@@ -40,10 +40,7 @@ _MODEL = "--init-from hf:google-bert/bert-base-uncased"
 _FILES = "--data.train train.csv --data.validation dev.csv"
 _TUNED = "init-from data.train data.validation workdir num-epochs batch-size "
 _TUNED += "optimizer.peak-learning-rate "
-_COLUMNS = {
-    "data.text_columns": "text-column",
-    "data.label_column": "label-column",
-}
+_COLUMNS = {"data.text_columns": "text-column", "data.label_column": "label-column"}
 _TABLE = f"{_TUNED}text-column label-column data.max-length"
 TASKS = {
     "text-classification": Help(

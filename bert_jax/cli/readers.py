@@ -44,7 +44,7 @@ _READ_BY_VERB = {
 _UNUSED = {
     "evaluate": "data.train data.validation data.validation_fraction data.balance "
     "data.num_buckets data.sentence_pairs.symmetric data.sentence_pairs.dimensions "
-    "data.sentence_pairs.temperature",
+    "data.sentence_pairs.temperature"
 }
 _UNUSED["predict"] = (
     f"{_UNUSED['evaluate']} data.test data.path data.labels "

@@ -243,10 +243,7 @@ def example_outputs(
 
 
 def predict_examples(
-    task: FinetuningTask,
-    model: Model,
-    examples: Sequence[Example],
-    batch_size: int,
+    task: FinetuningTask, model: Model, examples: Sequence[Example], batch_size: int
 ) -> list[Prediction]:
     """Return a prediction for each example, in their order; warn of cut ones."""
     if not examples:

@@ -26,11 +26,7 @@ from bert_jax.reports.report import (
     require_report_file,
     write_report,
 )
-from bert_jax.storage.files import (
-    JsonObject,
-    name_path_in_errors,
-    require_writable,
-)
+from bert_jax.storage.files import JsonObject, name_path_in_errors, require_writable
 from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.finetuning import FinetuningTask

@@ -83,12 +83,7 @@ def masked_segments(
     return segments
 
 
-def fillings(
-    model: Model,
-    text: Any,
-    k: int,
-    batch_size: int,
-) -> Any:
+def fillings(model: Model, text: Any, k: int, batch_size: int) -> Any:
     """Return the k most probable tokens for each mask."""
     is_list = isinstance(text, list | tuple)
     texts = require_texts("text", text if is_list else [require_text("text", text)])
@@ -113,9 +108,7 @@ def fillings(
 
 
 def follow_probabilities(
-    model: Model,
-    pairs: Sequence[tuple[str, str]],
-    batch_size: int,
+    model: Model, pairs: Sequence[tuple[str, str]], batch_size: int
 ) -> list[float]:
     """Return the probability that the second text of each pair follows the first."""
     require_head(model, "next_sentence", "next_sentence")
@@ -150,11 +143,7 @@ def checked_sampling(temperature: float, top_k: int, top_p: float) -> Sampling:
 
 
 def generated_text(
-    model: Model,
-    prompt: str,
-    num_tokens: int,
-    sampling: Sampling,
-    key: Key[Array, ""],
+    model: Model, prompt: str, num_tokens: int, sampling: Sampling, key: Key[Array, ""]
 ) -> str:
     """Return the prompt and its continuation."""
     require_head(model, "masked_lm", "generate")
@@ -215,11 +204,7 @@ def compiled_log_likelihood(config: BertConfig) -> Program:
     return jax.jit(program)
 
 
-def log_likelihoods(
-    model: Model,
-    texts: Sequence[str],
-    batch_size: int,
-) -> list[float]:
+def log_likelihoods(model: Model, texts: Sequence[str], batch_size: int) -> list[float]:
     """Return the log probability of each text in nats."""
     require_head(model, "masked_lm", "log_likelihood")
     require_attention(model, "causal", "log_likelihood")
@@ -246,9 +231,7 @@ def compiled_masked_likelihood(config: BertConfig, mask_id: int) -> Program:
 
 
 def pseudo_log_likelihoods(
-    model: Model,
-    texts: Sequence[str],
-    batch_size: int,
+    model: Model, texts: Sequence[str], batch_size: int
 ) -> list[float]:
     """Return the pseudo log likelihood of each text in nats (Salazar et al. 2020)."""
     require_head(model, "masked_lm", "pseudo_log_likelihood")

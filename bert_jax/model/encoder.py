@@ -94,10 +94,7 @@ class SelfAttention(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        hidden: Float[Array, "B T D"],
-        visible: Visibility,
-        deterministic: bool,
+        self, hidden: Float[Array, "B T D"], visible: Visibility, deterministic: bool
     ) -> Float[Array, "B T D"]:
         c = self.config
         query, key, value = (
@@ -202,10 +199,7 @@ class EncoderLayer(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        hidden: Float[Array, "B T D"],
-        visible: Visibility,
-        deterministic: bool,
+        self, hidden: Float[Array, "B T D"], visible: Visibility, deterministic: bool
     ) -> Float[Array, "B T D"]:
         attention = rematerialised(SelfAttention, self.config)
         hidden = attention(self.config, name="attention")(

@@ -86,9 +86,7 @@ class Dense(nn.Module):
 
     @nn.compact
     def __call__(
-        self,
-        inputs: Float[Array, "*shape D"],
-        after: Float[Array, "..."] | None = None,
+        self, inputs: Float[Array, "*shape D"], after: Float[Array, "..."] | None = None
     ) -> Float[Array, "*shape F"]:
         """Return the product of `inputs` with the kernel, plus the bias.
 

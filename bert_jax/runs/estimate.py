@@ -22,11 +22,7 @@ from bert_jax.distributed.peaks import peak_flops_per_second
 from bert_jax.distributed.sharding import batch_sharding, tree_shardings
 from bert_jax.distributed.topologies import GIB
 from bert_jax.runs.kernel_schedule import KernelSchedule, kernel_cycles
-from bert_jax.runs.program import (
-    attention_kernels,
-    collectives,
-    estimated_cycles,
-)
+from bert_jax.runs.program import attention_kernels, collectives, estimated_cycles
 from bert_jax.training.run import Run
 from bert_jax.training.step import with_shardings
 

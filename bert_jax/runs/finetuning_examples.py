@@ -56,10 +56,7 @@ def chosen_config(
 
 
 def with_fingerprints(
-    data: ExamplesConfig,
-    train: Sequence[Example],
-    splits: Splits,
-    recorded: str = "",
+    data: ExamplesConfig, train: Sequence[Example], splits: Splits, recorded: str = ""
 ) -> ExamplesConfig:
     """Return the settings with the fingerprints of the examples.
 

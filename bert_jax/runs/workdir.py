@@ -6,11 +6,7 @@ import jax
 from etils import epath
 
 from bert_jax.checkpoints.optimizer_state import drop_optimizer_state
-from bert_jax.checkpoints.steps import (
-    CHECKPOINTS,
-    best_verified_step,
-    complete_steps,
-)
+from bert_jax.checkpoints.steps import CHECKPOINTS, best_verified_step, complete_steps
 from bert_jax.config import RunConfig
 from bert_jax.config.checks import require
 from bert_jax.config.files import HISTORY
