@@ -232,8 +232,8 @@ def model_evaluation(
     checkpoint: str | os.PathLike[str],
     data: ExamplesConfig | RowsInMemory | None,
     part: str,
-    needs_labels: bool = False,
-    compute_metrics: ComputeMetrics | None = None,
+    needs_labels: bool,
+    compute_metrics: ComputeMetrics | None,
     batch_size: int = 32,
 ) -> ModelEvaluation:
     """Return what a model predicts for a file; args and errors are of `evaluate`."""
