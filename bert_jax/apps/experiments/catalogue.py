@@ -5,7 +5,7 @@ The figures are those of the papers' tables, for BERT base unless a row says oth
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from bert_jax.apps.experiments.design import (
     Averaged,
@@ -35,8 +35,28 @@ _NEIGHBOURS = (0.5, 1.0, 2.0)
 Tasks = Sequence[TaskFiles]
 
 
+def _tuned(tasks: Tasks) -> tuple[TaskScore, ...]:
+    return tuple(TaskScore(task.name) for task in tasks)
+
+
+def _rows(
+    variants: Mapping[str, Variant],
+    measures: tuple[Measure, ...],
+    paper: Mapping[str, tuple[tuple[str, float], ...]],
+) -> tuple[RowSpec, ...]:
+    """Return a row for each variant, with the paper's figures by the variant's name."""
+    return tuple(
+        RowSpec(label, variant.name, measures, paper=paper.get(variant.name, ()))
+        for label, variant in variants.items()
+    )
+
+
+def _changed(name: str, changes: Changes) -> Variant:
+    """Return a variant of one stage that differs from the base by these changes."""
+    return Variant(name, stages=(Stage(changes=changes),))
+
+
 def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
-    measures = tuple(TaskScore(task.name) for task in tasks)
     causal = (Stage(changes=CAUSAL),)
     variants = {
         "masked LM and next sentence (the paper)": Variant("paper"),
@@ -51,45 +71,35 @@ def pretraining_tasks(budget: Budget, tasks: Tasks) -> Experiment:
         "no_pair_loss": (83.9, 86.5, 92.6),
         "left_to_right": (82.1, 77.5, 92.1),
     }
-    rows = []
-    for label, variant in variants.items():
-        own = figures.get(variant.name, ())
-        paper = tuple(zip(("MNLI", "MRPC", "SST-2"), own, strict=False))
-        rows.append(RowSpec(label, variant.name, measures, paper=paper))
+    columns = ("MNLI", "MRPC", "SST-2")
+    paper = {k: tuple(zip(columns, v, strict=True)) for k, v in figures.items()}
     return Experiment(
         "pretraining-tasks",
         "Pretraining tasks",
         "Devlin et al. 2018, §5.1",
         tuple(variants.values()),
-        tuple(rows),
+        _rows(variants, _tuned(tasks), paper),
         "accuracies on development sets, Devlin et al. 2018, Table 5",
     )
-
-
-def _changed(name: str, changes: Changes) -> Variant:
-    """Return a variant of one stage that differs from the base by these changes."""
-    return Variant(name, stages=(Stage(changes=changes),))
 
 
 def masking(budget: Budget, tasks: Tasks) -> Experiment:
     measures: tuple[Measure, ...] = (
         MaskedTokens("80/10/10"),
         MaskedTokens("all [MASK]", _FULL_MASKS),
-        *(TaskScore(task.name) for task in tasks),
+        *_tuned(tasks),
         *(Probe(task.name) for task in tasks if task.is_text),
     )
     columns = ("MNLI", "NER", "NER, features")
-    variants, rows = [], []
+    variants, paper = {}, {}
     for (masked, random, kept), figures in _MASK_SHARES.items():
         changes: Changes = (
             ("masking.mask_share", masked / 100),
             ("masking.random_share", random / 100),
         )
         name = f"mask_{masked}_random_{random}_same_{kept}"
-        variants.append(_changed(name, changes))
-        paper = tuple(zip(columns, figures, strict=True))
-        label = f"{masked}/{random}/{kept}, 15 %"
-        rows.append(RowSpec(label, name, measures, paper=paper))
+        variants[f"{masked}/{random}/{kept}, 15 %"] = _changed(name, changes)
+        paper[name] = tuple(zip(columns, figures, strict=True))
     for rate, final in ((0.3, None), (0.4, None), (0.3, 0.05)):
         changes, name = (("masking.rate", rate),), f"rate_{rate:g}"
         label = f"80/10/10, {rate:.0%}".replace("%", " %")
@@ -97,14 +107,13 @@ def masking(budget: Budget, tasks: Tasks) -> Experiment:
             changes += (("masking.final_rate", final),)
             name += f"_to_{final:g}"
             label += f" falling to {final:.0%}".replace("%", " %")
-        variants.append(_changed(name, changes))
-        rows.append(RowSpec(label, name, measures))
+        variants[label] = _changed(name, changes)
     return Experiment(
         "masking",
         "Masking: shares of [MASK], random and kept tokens, and rates",
         "Devlin et al. 2018, C.2; rates: Wettig et al. 2022, Yang et al. 2023",
-        tuple(variants),
-        tuple(rows),
+        tuple(variants.values()),
+        _rows(variants, measures, paper),
         "accuracy and F1 on development sets, Devlin et al. 2018, Table 8",
     )
 
@@ -121,11 +130,9 @@ _MASK_SHARES = {
 
 
 def objectives(budget: Budget, tasks: Tasks) -> Experiment:
-    measures = tuple(TaskScore(task.name) for task in tasks)
-    causal, masked = Stage(changes=CAUSAL), Stage()
     schedules = {
-        "masked LM": (masked,),
-        "left to right": (causal,),
+        "masked LM": (Stage(),),
+        "left to right": (Stage(changes=CAUSAL),),
     } | {
         f"left to right for {fraction:.0%}, then masked": (
             Stage(fraction, CAUSAL),
@@ -133,24 +140,23 @@ def objectives(budget: Budget, tasks: Tasks) -> Experiment:
         )
         for fraction in (0.25, 0.5, 0.75)
     }
-    variants, rows = [], []
+    variants = {}
     for label, stages in schedules.items():
         name = label.replace("%", "").replace(",", "").replace(" ", "_")
-        variants.append(Variant(name, "none", stages, _LOG_SPACED))
-        rows.append(RowSpec(label, name, measures))
+        variants[label] = Variant(name, "none", stages, _LOG_SPACED)
     return Experiment(
         "objectives",
         "Masked and left-to-right language models, by what was spent",
         "Devlin et al. 2018, C.1, Figure 5; Gisserot-Boukhlef et al. 2025",
-        tuple(variants),
-        tuple(rows),
+        tuple(variants.values()),
+        _rows(variants, _tuned(tasks), {}),
     )
 
 
 def size(budget: Budget, tasks: Tasks) -> Experiment:
     measures: tuple[Measure, ...] = (
         MaskedTokens("80/10/10"),
-        *(TaskScore(task.name) for task in tasks),
+        *_tuned(tasks),
     )
     base_rate = budget.pretraining.optimizer.peak_learning_rate
     rates = tuple(base_rate * factor for factor in _NEIGHBOURS)
@@ -161,18 +167,15 @@ def size(budget: Budget, tasks: Tasks) -> Experiment:
         changes: Changes = tuple(
             (f"model.{field}", getattr(shape, field)) for field in _SHAPE
         )
-        stages = (Stage(changes=changes),)
         paper = _TABLE_6 if name == _SIZES[-1] else ()
         for suffix, label, own in (
             ("", "one rate", ()),
             ("_best_rate", f"best of {len(rates)} rates", rates),
         ):
-            variant = Variant(f"{name}{suffix}", stages=stages, rates=own)
+            stages, named = (Stage(changes=changes),), f"{name}{suffix}"
             base = "" if name == _SIZES[-1] else f"{_SIZES[-1]}, {label}"
-            rows.append(
-                RowSpec(f"{name}, {label}", variant.name, measures, base, paper)
-            )
-            variants.append(variant)
+            rows.append(RowSpec(f"{name}, {label}", named, measures, base, paper))
+            variants.append(Variant(named, stages=stages, rates=own))
     return Experiment(
         "size",
         "Size of the model",
@@ -236,19 +239,16 @@ def pooling(budget: Budget, tasks: Tasks) -> Experiment:
 def recipe(budget: Budget, tasks: Tasks) -> Experiment:
     """Ways to learn more from the same FLOPs, each alone, and those that help."""
     language: tuple[Measure, ...] = (MaskedTokens("15 %"), PairAccuracy())
-    tuned = tuple(TaskScore(task.name) for task in tasks)
-    variants, rows = [], []
-    for label, variant in _levers(budget).items():
-        measures = (*language, *tuned)
-        if variant.name == "no_pair_loss":  # its pair classifier is as it began
-            measures = (language[0], *tuned)
-        variants.append(variant)
-        rows.append(RowSpec(label, variant.name, measures))
+    variants, rows = _levers(budget), []
+    for label, variant in variants.items():
+        # Without a pair loss, the pair classifier is as it began.
+        own = language[:1] if variant.name == "no_pair_loss" else language
+        rows.append(RowSpec(label, variant.name, (*own, *_tuned(tasks))))
     return Experiment(
         "recipe",
         "Learning more from the same FLOPs",
         "Liu et al. 2025; Wettig et al. 2022; Hägele et al. 2024; Izmailov et al. 2018",
-        tuple(variants),
+        tuple(variants.values()),
         tuple(rows),
     )
 

@@ -145,17 +145,16 @@ class Cell:
             interval = min(max(1, steps // 4), _CHECKPOINT_STEPS)
             if num_averaged > 1:
                 interval = max(1, steps // (10 * (num_averaged - 1)))
-            config = dataclasses.replace(
-                config,
+            changes: Changes = (
                 # No stage has the rows of another in the same order.
-                seed=self.seed + _STAGE_SEED * number,
-                init_from=source,
-                num_steps=steps,
-                eval_every=steps,
-                checkpoint_every=interval,
-                keep_checkpoints=num_averaged,
+                ("seed", self.seed + _STAGE_SEED * number),
+                ("init_from", source),
+                ("num_steps", steps),
+                ("eval_every", steps),
+                ("checkpoint_every", interval),
+                ("keep_checkpoints", num_averaged),
             )
-            yield config, workdir
+            yield with_changes(config, changes), workdir
             start, source = start + stage.fraction, str(workdir)
 
     def _best_rate(self) -> float:
@@ -164,11 +163,9 @@ class Cell:
         if not run_on_primary(path.exists):
             losses = {}
             for rate in self.variant.rates:
-                held_out = dataclasses.replace(
-                    self,
-                    root=self.root / "rates" / f"{rate:g}",
-                    variant=dataclasses.replace(self.variant, rates=()),
-                    seed=HELD_OUT_SEED,
+                root = self.root / "rates" / f"{rate:g}"
+                held_out = Cell(
+                    root, self.budget, self.inputs, self.variant, HELD_OUT_SEED
                 )
                 changes = (("optimizer.peak_learning_rate", rate),)
                 losses[rate] = math.inf
@@ -198,8 +195,8 @@ class Cell:
         workdir = self.directory / path.stem
         if isinstance(measure, TaskScore):
             task = self.inputs.task(measure.task)
-            base = with_changes(task.config(self.budget.finetuning), measure.changes)
-            config = dataclasses.replace(base, init_from=str(model), seed=self.seed)
+            own = (("init_from", str(model)), ("seed", self.seed), *measure.changes)
+            config = with_changes(task.config(self.budget.finetuning), own)
             finetune(config, workdir, self.root / "examples")
 
         def write() -> None:

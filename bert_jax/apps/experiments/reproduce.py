@@ -17,7 +17,13 @@ from etils import epath
 from bert_jax.apps.experiments.budgets import BUDGETS
 from bert_jax.apps.experiments.catalogue import EXPERIMENTS
 from bert_jax.apps.experiments.cells import Cell
-from bert_jax.apps.experiments.design import Budget, Experiment, TaskScore
+from bert_jax.apps.experiments.design import (
+    Budget,
+    Changes,
+    Experiment,
+    TaskScore,
+    with_changes,
+)
 from bert_jax.apps.experiments.inputs import (
     LIBRARIES,
     ExperimentInputs,
@@ -329,9 +335,9 @@ def budget_of(
     require(flops >= 0 and math.isfinite(flops), f"flops={flops} must be at least 0.")
     require(seeds >= 0, f"seeds={seeds} must be at least 0.")
     budget = BUDGETS[name]
-    return dataclasses.replace(
-        budget,
-        flops=flops or budget.flops,
-        seeds=seeds or budget.seeds,
-        pretraining=dataclasses.replace(budget.pretraining, microbatches=microbatches),
+    changes: Changes = (
+        ("flops", flops or budget.flops),
+        ("seeds", seeds or budget.seeds),
+        ("pretraining.microbatches", microbatches),
     )
+    return with_changes(budget, changes)
