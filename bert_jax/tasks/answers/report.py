@@ -11,6 +11,7 @@ from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.answers.rows import SquadExample
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
 from bert_jax.tasks.reporting.views import (
     Block,
@@ -50,13 +51,6 @@ _GROUPS = {
 }
 _MARGIN = 150
 """The characters of the document that are listed on either side of an answer."""
-
-
-MEANINGS = {
-    "f1": "words in common with the closest accepted answer, in per cent",
-    "exact_match": "answers with the words of an accepted one, in per cent",
-}
-"""What the scores are of."""
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -292,3 +286,10 @@ def _span(text: str, kind: str) -> MarkedSpan:
     return MarkedSpan(
         text, marks.get(kind, ""), "gold and predicted" if kind == "both" else kind
     )
+
+
+_MEANINGS = {
+    "f1": "words in common with the closest accepted answer, in per cent",
+    "exact_match": "answers with the words of an accepted one, in per cent",
+}
+ANALYSES = {"question-answering": Analysis(analyse, sections, _MEANINGS)}

@@ -5,17 +5,16 @@ The answer is a span of the document or, in 2.0, none.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import ANSWERABLE_LABELS, Head
+from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.documents import split_sentences
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.squad import normalize_answer, squad1_scores, squad2_scores
@@ -35,7 +34,6 @@ from bert_jax.tasks.predictions import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -45,13 +43,11 @@ from bert_jax.tokenization import Tokenizer
 class QuestionAnsweringTask(FinetuningTask):
     """The start and the end of an answer, as scores of the tokens of a window."""
 
-    name: ClassVar[TaskName] = "question-answering"
-    head: ClassVar[Head] = "question_answering"
-    analyses: ClassVar[Mapping[str, Analysis]] = {
-        "question-answering": Analysis(report.analyse, report.sections, report.MEANINGS)
-    }
-    noun: ClassVar[str] = "questions"
-    length_option: ClassVar[str] = "max_query_length"
+    name = "question-answering"
+    head = "question_answering"
+    analyses = report.ANALYSES
+    noun = "questions"
+    length_option = "max_query_length"
 
     def read(self, name: str) -> list[SquadExample]:
         return read(name, self.data)

@@ -7,6 +7,7 @@ from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.choices.examples import ChoiceExample
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.by_class import (
     class_scores,
     class_table,
@@ -100,3 +101,6 @@ def _item(entry: JsonObject) -> Item:
             span = gold_span if i == gold else MarkedSpan(choice, "wrong", "predicted")
         passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
     return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
+
+
+ANALYSES = {"multiple-choice": Analysis(analyse, sections)}

@@ -2,16 +2,14 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import final
 
 import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.tables.rows import TableRow, missing_column_message
 from bert_jax.tasks.choices import report
@@ -29,7 +27,6 @@ from bert_jax.tasks.predictions import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tokenization import Tokenizer
 
 
@@ -38,12 +35,10 @@ from bert_jax.tokenization import Tokenizer
 class MultipleChoiceTask(FinetuningTask):
     """A score for each choice; the softmax is over the choices of a question."""
 
-    name: ClassVar[TaskName] = "multiple-choice"
-    head: ClassVar[Head] = "multiple_choice"
-    analyses: ClassVar[Mapping[str, Analysis]] = {
-        "multiple-choice": Analysis(report.analyse, report.sections)
-    }
-    noun: ClassVar[str] = "questions"
+    name = "multiple-choice"
+    head = "multiple_choice"
+    analyses = report.ANALYSES
+    noun = "questions"
 
     def read(self, name: str) -> list[ChoiceExample]:
         return read(name, self.data)

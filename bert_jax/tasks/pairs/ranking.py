@@ -5,9 +5,9 @@ Rerankers", §3.2.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -16,8 +16,6 @@ import optax
 from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head, ProblemType
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
@@ -39,7 +37,6 @@ from bert_jax.tasks.predictions import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -56,10 +53,11 @@ class PairRankingTask(FinetuningTask):
     a label from 0 to 1, the sigmoid of the score is the probability of relevance.
     """
 
-    name: ClassVar[TaskName] = "sentence-pairs"
-    head: ClassVar[Head] = "sequence_classification"
-    problem_type: ClassVar[ProblemType] = "regression"
-    analyses: ClassVar[Mapping[str, Analysis]] = PAIR_ANALYSES
+    name = "sentence-pairs"
+    head = "sequence_classification"
+    problem_type = "regression"
+    noun = "pairs"
+    analyses = PAIR_ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
@@ -67,8 +65,6 @@ class PairRankingTask(FinetuningTask):
 
     def report_kind(self, predictions: Predictions) -> str:
         return pair_report_kind(predictions)
-
-    noun: ClassVar[str] = "pairs"
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)

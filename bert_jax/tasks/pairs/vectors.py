@@ -5,7 +5,7 @@ Reimers & Gurevych 2019; Henderson et al. 2017 for the negatives of the batch.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -16,8 +16,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.embedding import CORPUS_PROMPTS, QUERY_PROMPTS
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head, Params, ProblemType
+from bert_jax.config.model import Params
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.data.pipeline import Batch
 from bert_jax.model.bert import compute
@@ -54,7 +53,6 @@ from bert_jax.tasks.predictions import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import ComparedTask, DeviceBatch
 from bert_jax.tokenization import Tokenizer
 
@@ -70,13 +68,13 @@ class PairVectorsTask(FinetuningTask):
     """The length to which first texts are padded in training, if rows are longer: they
     are often much shorter than the second ones. 0: as the rows."""
 
-    name: ClassVar[TaskName] = "sentence-pairs"
-    head: ClassVar[Head] = "encoder"
-    problem_type: ClassVar[ProblemType] = "regression"
-    noun: ClassVar[str] = "pairs"
+    name = "sentence-pairs"
+    head = "encoder"
+    problem_type = "regression"
+    noun = "pairs"
     objective_name: ClassVar[str]
     """The value of `data.sentence_pairs.objective`."""
-    analyses: ClassVar[Mapping[str, Analysis]] = PAIR_ANALYSES
+    analyses = PAIR_ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
@@ -243,7 +241,7 @@ class PairVectorsTask(FinetuningTask):
 class ScoredPairsTask(PairVectorsTask):
     """The cosine of two vectors learns the label of the pair."""
 
-    objective_name: ClassVar[str] = "cosine"
+    objective_name = "cosine"
 
     def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
         """Return (): a vector has no classes."""
@@ -265,7 +263,7 @@ class ScoredPairsTask(PairVectorsTask):
 class ContrastivePairsTask(PairVectorsTask, ComparedTask):
     """The second text of a pair is to be found among all of the global batch."""
 
-    objective_name: ClassVar[str] = "contrastive"
+    objective_name = "contrastive"
 
     def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
         """Return (): a vector has no classes."""

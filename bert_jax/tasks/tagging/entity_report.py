@@ -11,6 +11,7 @@ from bert_jax.metrics.match_counts import MatchCounts
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.by_class import (
     class_scores,
     class_table,
@@ -46,15 +47,6 @@ _ERRORS = {
     "missed": "matches no predicted entity",
     "spurious": "matches no entity of the data",
 }
-
-
-MEANINGS = {
-    "f1": "of all entities, as conlleval",
-    "precision": "of all entities",
-    "recall": "of all entities",
-    "accuracy": "fraction of words with the right tag",
-}
-"""What the scores are of."""
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -216,3 +208,12 @@ def _spans(words: Sequence[str], marks: dict[Entity, MarkKind]) -> list[MarkedSp
     if end < len(words):
         spans.append(MarkedSpan(" ".join(words[end:])))
     return spaced(spans)
+
+
+_MEANINGS = {
+    "f1": "of all entities, as conlleval",
+    "precision": "of all entities",
+    "recall": "of all entities",
+    "accuracy": "fraction of words with the right tag",
+}
+ANALYSES = {"entities": Analysis(analyse, sections, _MEANINGS, parts="type")}

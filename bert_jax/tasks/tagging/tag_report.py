@@ -6,6 +6,7 @@ from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.by_class import (
     class_scores,
     class_table,
@@ -88,3 +89,6 @@ def _item(entry: JsonObject) -> Item:
         for word, gold, predicted in words
     ]
     return Item(entry["where"], facts, [Passage("words", spaced(spans))], wrong)
+
+
+ANALYSES = {"tags": Analysis(analyse, sections)}

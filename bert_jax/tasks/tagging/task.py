@@ -1,9 +1,9 @@
 """Token classification: a tag for each word, and the entities that the tags form."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, final
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.entities import (
     Entity,
@@ -34,7 +32,6 @@ from bert_jax.tasks.predictions import (
     SplitOutputs,
     Splits,
 )
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.splits import split_file
 from bert_jax.tasks.tagging import entity_report, tag_report
 from bert_jax.tasks.tagging.conll import (
@@ -65,17 +62,9 @@ PUBLISHED = (
 class TokenClassificationTask(FinetuningTask):
     """A tag for each word, read from and written to CoNLL files or JSON lines."""
 
-    name: ClassVar[TaskName] = "token-classification"
-    head: ClassVar[Head] = "token_classification"
-    analyses: ClassVar[Mapping[str, Analysis]] = {
-        "entities": Analysis(
-            entity_report.analyse,
-            entity_report.sections,
-            entity_report.MEANINGS,
-            parts="type",
-        ),
-        "tags": Analysis(tag_report.analyse, tag_report.sections),
-    }
+    name = "token-classification"
+    head = "token_classification"
+    analyses = entity_report.ANALYSES | tag_report.ANALYSES
 
     def report_kind(self, predictions: Predictions) -> str:
         return "tags" if learned_scheme(self.model) is None else "entities"

@@ -11,6 +11,7 @@ from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.pairs.examples import PairExample
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.by_class import (
     class_scores,
     class_table,
@@ -155,3 +156,6 @@ def _item(entry: JsonObject) -> Item:
         passages(entry["texts"]),
         [(gold, predicted)],
     )
+
+
+ANALYSES = {"single_label_classification": Analysis(analyse, sections)}

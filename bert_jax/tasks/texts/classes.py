@@ -2,8 +2,8 @@
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import ClassVar, final
+from collections.abc import Collection, Iterable, Sequence
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -11,14 +11,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from bert_jax.config.model import ProblemType
 from bert_jax.data.pipeline import permute
 from bert_jax.metrics.classification import classification_scores, multi_label_scores
 from bert_jax.model.distillation import binary_divergence
 from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tasks.class_names import amounts_warning
 from bert_jax.tasks.predictions import Prediction
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import class_report, classes_report
 from bert_jax.tasks.texts.examples import TextExample, classes_of
@@ -30,14 +28,10 @@ from bert_jax.tasks.texts.task import TextTask
 class ClassTask(TextTask):
     """One class for each text or pair of texts."""
 
+    name = "text-classification"
     class_weights: tuple[float, ...] = ()
     """The weight of each class in the loss; (): 1."""
-
-    analyses: ClassVar[Mapping[str, Analysis]] = {
-        "single_label_classification": Analysis(
-            class_report.analyse, class_report.sections
-        )
-    }
+    analyses = class_report.ANALYSES
 
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
         amounts = [] if self.data.glue else amounts_warning(self.model.labels)
@@ -92,13 +86,10 @@ class ClassTask(TextTask):
 class ClassesTask(TextTask):
     """Any number of classes for each text or pair of texts."""
 
+    name = "text-classification"
     divergence = staticmethod(binary_divergence)
-    problem_type: ClassVar[ProblemType] = "multi_label_classification"
-    analyses: ClassVar[Mapping[str, Analysis]] = {
-        "multi_label_classification": Analysis(
-            classes_report.analyse, classes_report.sections
-        )
-    }
+    problem_type = "multi_label_classification"
+    analyses = classes_report.ANALYSES
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return int32 [N, C]: 0 or 1."""

@@ -6,6 +6,7 @@ from bert_jax.metrics.confusions import counts_of_labels
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.by_class import SCORES, class_scores, class_table
 from bert_jax.tasks.reporting.probabilities import (
     calibration_of,
@@ -105,3 +106,6 @@ def _item(entry: JsonObject) -> Item:
     errors = [(name, "missed") for name in sorted(missed)]
     errors += [("not gold", name) for name in sorted(spurious)]
     return Item(entry["where"], facts, passages(entry["texts"]), errors)
+
+
+ANALYSES = {"multi_label_classification": Analysis(analyse, sections)}

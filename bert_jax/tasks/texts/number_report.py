@@ -9,6 +9,7 @@ from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.pairs.examples import PairExample
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.views import (
     Axis,
     Bars,
@@ -178,3 +179,6 @@ def _item(entry: JsonObject) -> Item:
         ("error", f"{error:+.4g}"),
     ]
     return Item(entry["where"], facts, passages(entry["texts"]))
+
+
+ANALYSES = {"regression": Analysis(analyse, sections)}

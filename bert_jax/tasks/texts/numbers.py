@@ -1,8 +1,8 @@
 """A number for a text."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, final
+from collections.abc import Sequence
+from typing import final
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +11,9 @@ from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.checks import SMALLEST_FLOAT32
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import ProblemType
 from bert_jax.metrics.classification import regression_scores
 from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tasks.predictions import Prediction
-from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import number_report
 from bert_jax.tasks.texts.examples import TextExample, regression_output, require_labels
@@ -28,12 +25,10 @@ from bert_jax.tasks.texts.task import TextTask
 class NumberTask(TextTask):
     """A number for each text or pair of texts."""
 
-    name: ClassVar[TaskName] = "text-regression"
-    problem_type: ClassVar[ProblemType] = "regression"
-    reads_numbers: ClassVar[bool] = True
-    analyses: ClassVar[Mapping[str, Analysis]] = {
-        "regression": Analysis(number_report.analyse, number_report.sections)
-    }
+    name = "text-regression"
+    problem_type = "regression"
+    reads_numbers = True
+    analyses = number_report.ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:

@@ -9,13 +9,10 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config.finetuning import TaskName
-from bert_jax.config.model import Head
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
@@ -52,9 +49,8 @@ from bert_jax.tokenization import Tokenizer
 class TextTask(FinetuningTask):
     """Texts or pairs of texts, and what is to be said of each."""
 
-    head: ClassVar[Head] = "sequence_classification"
-    name: ClassVar[TaskName] = "text-classification"
-    reads_numbers: ClassVar[bool] = False
+    head = "sequence_classification"
+    reads_numbers = False
     """Whether the labels of files are numbers."""
 
     def read(self, name: str) -> list[TextExample]:
