@@ -14,7 +14,6 @@ from bert_jax.tasks.predictions import Prediction, Predictions
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
 from bert_jax.tasks.reporting.views import (
-    Block,
     Column,
     Item,
     MarkedSpan,
@@ -22,7 +21,6 @@ from bert_jax.tasks.reporting.views import (
     Passage,
     Section,
     Table,
-    TableCell,
 )
 from bert_jax.tasks.reporting.worst import WorstExamples
 from bert_jax.tasks.texts.class_report import worst_section
@@ -54,11 +52,7 @@ _MARGIN = 150
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return scores by kind of question and by length, and the worst answers.
-
-    Raises:
-        ValueError: a probability is not a number.
-    """
+    """Return scores by kind of question and by length, and the worst answers."""
     pairs = list(zip(predictions.examples, predictions.values, strict=True))
     has_null = any(example.impossible for example, _ in pairs)
     scores = [_scores(example, value, has_null) for example, value in pairs]
@@ -236,13 +230,12 @@ def _holds(places: Sequence[tuple[int, int]], character: int) -> bool:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    tables: list[Block] = [
-        _group_table(_GROUPS[name], rows) for name, rows in report["groups"].items()
-    ]
-    errors = [Column("answer"), Column("count", "whole"), Column("meaning")]
-    rows: list[list[TableCell]] = [
-        [kind, count, _ERRORS[kind]] for kind, count in report["error_kinds"].items()
-    ]
+    tables = [_group_table(_GROUPS[name], g) for name, g in report["groups"].items()]
+    errors = Table(
+        "Answers by error",
+        [Column("answer"), Column("count", "whole"), Column("meaning")],
+        [[name, n, _ERRORS[name]] for name, n in report["error_kinds"].items()],
+    )
     note = (
         "By the first question word, such as that of “In which city …”, by what the "
         "first accepted answer looks like, and by the words of that answer and of the "
@@ -250,8 +243,8 @@ def sections(report: JsonObject) -> list[Section]:
     )
     about = "First the answers without any right word, of these the surest ones."
     return [
-        Section("groups", "Questions", note, tables),
-        Section("errors", "Errors", "", [Table("Answers by error", errors, rows)]),
+        Section("groups", "Questions", note, [*tables]),
+        Section("errors", "Errors", "", [errors]),
         calibration_section(report["calibration"], "the answer", "is an exact match"),
         worst_section(report, about, _item, unit="questions"),
     ]
@@ -260,10 +253,14 @@ def sections(report: JsonObject) -> list[Section]:
 def _group_table(title: str, groups: Sequence[JsonObject]) -> Table:
     columns = [Column(title.lower()), Column("questions", "whole")]
     columns += [Column(name, "percent", has_bar=True) for name in ("exact match", "F1")]
-    rows: list[list[TableCell]] = [
-        [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100] for g in groups
-    ]
-    return Table(title, columns, rows)
+    return Table(
+        title,
+        columns,
+        [
+            [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100]
+            for g in groups
+        ],
+    )
 
 
 def _item(entry: JsonObject) -> Item:

@@ -21,11 +21,7 @@ from bert_jax.tasks.texts.class_report import LEAST_PROBABILITY, worst_section
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return scores by position of the right choice, calibration and worst examples.
-
-    Raises:
-        ValueError: a probability is not a number.
-    """
+    """Return scores by position of the right choice, calibration and worst examples."""
     pairs = list(zip(predictions.examples, predictions.values, strict=True))
     gold = np.array([example.label for example, _ in pairs])
     predicted = np.array([value["choice"] for _, value in pairs])

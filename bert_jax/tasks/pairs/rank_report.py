@@ -14,7 +14,6 @@ from bert_jax.tasks.reporting.views import (
     Passage,
     Section,
     Table,
-    TableCell,
 )
 from bert_jax.tasks.reporting.worst import WorstExamples, shortened
 from bert_jax.tasks.texts.class_report import worst_section
@@ -28,9 +27,6 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
 
     Args:
         predictions: with the fields of `FinetuningTask.rankings_among`.
-
-    Raises:
-        ValueError: a score is not a number.
     """
     ranked = [value for value in predictions.values if "rank" in value]
     if any(math.isnan(value["right_score"]) for value in ranked):
@@ -71,7 +67,7 @@ def sections(report: JsonObject) -> list[Section]:
     total = report["num_queries"]
     columns = [Column("rank"), Column("first texts", "whole")]
     columns.append(Column("fraction", "percent", has_bar=True))
-    rows: list[list[TableCell]] = [
+    rows = [
         [_range(entry), entry["count"], entry["count"] / max(total, 1)]
         for entry in report["ranks"]
     ]

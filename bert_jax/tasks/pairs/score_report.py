@@ -15,7 +15,6 @@ from bert_jax.tasks.reporting.views import (
     Item,
     Section,
     Table,
-    TableCell,
 )
 from bert_jax.tasks.texts.class_report import passages
 from bert_jax.tasks.texts.number_report import (
@@ -23,6 +22,7 @@ from bert_jax.tasks.texts.number_report import (
     dots_note,
     largest,
     points,
+    range_rows,
     with_margin,
 )
 
@@ -83,15 +83,9 @@ def _table(report: JsonObject) -> Table:
     names = "mean score", "lowest tenth to", "median", "highest tenth from"
     columns = [Column("labels"), Column("pairs", "whole")]
     columns += [Column(name, "number") for name in names]
-    rows: list[list[TableCell]] = [
-        [
-            f"{entry['low']:.4g} to {entry['high']:.4g}",
-            entry["count"],
-            entry["mean_score"],
-            *entry["score_quantiles"].values(),
-        ]
-        for entry in report["by_range"]
-    ]
+    rows = range_rows(
+        report, lambda own: [own["mean_score"], *own["score_quantiles"].values()]
+    )
     return Table("Scores by label", columns, rows)
 
 

@@ -14,7 +14,10 @@ class Analysis:
     """An error report: as JSON values, and as sections to show."""
 
     analyse: Callable[[Any, Predictions], JsonObject]
-    """Of a task and its predictions for examples with labels."""
+    """Of a task and its predictions for examples with labels.
+
+    Raises ValueError if a probability, score or number is not a number.
+    """
     sections: Callable[[JsonObject], list[Section]]
     meanings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What scores are of, where they are not those of texts."""

@@ -13,7 +13,6 @@ from bert_jax.tasks.reporting.views import (
     Matrix,
     Section,
     Table,
-    TableCell,
 )
 
 MAX_MATRIX = 40
@@ -71,7 +70,7 @@ def class_table(
     columns += [Column(name, "percent", has_bar=True) for name in SCORES.values()]
     counts = ("support", "predicted")
     columns += [Column(name, "whole") for name in counts]
-    rows: list[list[TableCell]] = [
+    rows = [
         [entry["label"], *(entry[name] for name in (*SCORES, *counts))]
         for entry in report["classes"]
     ]

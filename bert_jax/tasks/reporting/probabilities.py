@@ -18,7 +18,6 @@ from bert_jax.tasks.reporting.views import (
     Mark,
     Section,
     Table,
-    TableCell,
 )
 
 
@@ -102,7 +101,7 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
 def _bin_table(bins: list[JsonObject]) -> Table:
     columns = [Column("probability"), Column("count", "whole")]
     columns += [Column("mean probability", "percent"), Column("came true", "percent")]
-    rows: list[list[TableCell]] = [
+    rows = [
         [
             f"{entry['low']:.3g} to {entry['high']:.3g}",
             *(entry[name] for name in ("count", "mean_probability", "fraction_true")),
@@ -151,7 +150,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
     )
     titles = SCORES | {"accuracy": "accuracy"}
     columns = [Column("threshold"), *(Column(t, "percent") for t in titles.values())]
-    rows: list[list[TableCell]] = [
+    rows = [
         [f"{at['threshold']:.15g}", *(at[name] for name in titles)]
         for at in (values["default"], best)
     ]

@@ -50,11 +50,7 @@ _ERRORS = {
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return scores by type, confusions, kinds of errors, calibration and worst ones.
-
-    Raises:
-        ValueError: a probability is not a number.
-    """
+    """Return scores by type, confusions, kinds of errors, calibration, worst ones."""
     pairs = list(zip(predictions.examples, predictions.values, strict=True))
     matches: Counter[tuple[str, str]] = Counter()
     kinds, correct = Counter[str](), Counter[str]()

@@ -23,11 +23,7 @@ from bert_jax.tasks.texts.class_report import worst_section
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return scores by label, confusions, calibration and worst sentences.
-
-    Raises:
-        ValueError: a probability is not a number.
-    """
+    """Return scores by label, confusions, calibration and worst sentences."""
     labels = task.model.labels
     index = {name: i for i, name in enumerate(labels)}
     pairs = list(zip(predictions.examples, predictions.values, strict=True))

@@ -33,11 +33,7 @@ LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return scores by class, confusions, calibration, thresholds and worst examples.
-
-    Raises:
-        ValueError: a probability is not a number.
-    """
+    """Return scores by class, confusions, calibration, thresholds, worst examples."""
     labels, values = task.model.labels, predictions.values
     index = {name: i for i, name in enumerate(labels)}
     gold = np.array([index[str(example.label)] for example in predictions.examples])

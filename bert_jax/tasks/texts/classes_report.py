@@ -14,7 +14,7 @@ from bert_jax.tasks.reporting.probabilities import (
     threshold_of,
     threshold_section,
 )
-from bert_jax.tasks.reporting.views import Column, Item, Section, Table, TableCell
+from bert_jax.tasks.reporting.views import Column, Item, Section, Table
 from bert_jax.tasks.reporting.worst import WorstExamples
 from bert_jax.tasks.texts.class_report import (
     LEAST_PROBABILITY,
@@ -26,11 +26,7 @@ from bert_jax.tasks.texts.examples import classes_of
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return scores by class, calibration, thresholds and worst examples.
-
-    Raises:
-        ValueError: a probability is not a number.
-    """
+    """Return scores by class, calibration, thresholds and worst examples."""
     labels, values = task.model.labels, predictions.values
     examples = predictions.examples
     gold = np.array([[n in classes_of(e) for n in labels] for e in examples])
@@ -82,7 +78,7 @@ def sections(report: JsonObject) -> list[Section]:
 def _table_of_thresholds(report: JsonObject) -> Table:
     columns = [Column("class"), Column("threshold")]
     columns += [Column(name, "percent") for name in SCORES.values()]
-    rows: list[list[TableCell]] = [
+    rows = [
         [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in SCORES)]
         for entry in report["classes"]
         if (best := entry["best_threshold"])

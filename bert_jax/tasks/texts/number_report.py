@@ -13,7 +13,6 @@ from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.views import (
     Axis,
     Bars,
-    Block,
     Chart,
     Column,
     Curve,
@@ -41,11 +40,7 @@ def _range_of(errors: Float64[np.ndarray, " N"]) -> tuple[float, float]:
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return the distribution of errors, errors by range, and worst examples.
-
-    Raises:
-        ValueError: a prediction is not a number.
-    """
+    """Return the distribution of errors, errors by range, and worst examples."""
     gold = np.array([example.label for example in predictions.examples], np.float64)
     predicted = np.array([value["value"] for value in predictions.values], np.float64)
     error = predicted - gold
@@ -118,21 +113,19 @@ def sections(report: JsonObject) -> list[Section]:
         note=dots_note(report, "text"),
     )
     edges = histogram["edges"]
-    bars = Bars("texts", edges, [float(count) for count in histogram["counts"]])
     residuals = Chart(
         "Errors",
         Axis("predicted − gold", edges[0], edges[-1]),
-        bars=bars,
+        bars=Bars("texts", edges, [float(count) for count in histogram["counts"]]),
         note="The number of texts by error; right of 0, the model predicts too much.",
     )
-    parts: list[Block] = [scatter, residuals, _table(report)]
     note = "The error is the predicted number minus the gold one."
     items = [_item(entry) for entry in report["worst"]]
     about = (
         "The texts with the largest errors. Some labels may be wrong, not the model."
     )
     return [
-        Section("errors", "Errors", note, parts),
+        Section("errors", "Errors", note, [scatter, residuals, _table(report)]),
         Section("worst", "Worst examples", about, [Examples(items)]),
     ]
 
@@ -152,31 +145,32 @@ def dots_note(report: JsonObject, noun: str) -> str:
 
 
 def _table(report: JsonObject) -> Table:
-    columns = [Column("gold numbers"), Column("texts", "whole")]
     names = ("mean error", "mean absolute error", "root mean squared error")
-    columns += [Column(name, "number") for name in names]
     keys = [name.replace(" ", "_") for name in names]
-    rows: list[list[TableCell]] = [
-        [
-            f"{entry['low']:.4g} to {entry['high']:.4g}",
-            entry["count"],
-            *(entry[key] for key in keys),
-        ]
-        for entry in report["by_range"]
-    ]
+    columns = [Column("gold numbers"), Column("texts", "whole")]
+    columns += [Column(name, "number") for name in names]
+    rows = range_rows(report, lambda entry: [entry[key] for key in keys])
     rows.append(
         ["all", report["num_examples"], *(report["errors"][key] for key in keys)]
     )
     return Table("Errors by gold number", columns, rows, last_rows=1)
 
 
+def range_rows(
+    report: JsonObject, values: Callable[[JsonObject], list[TableCell]]
+) -> list[list[TableCell]]:
+    """Return a row for each range of labels: its ends, its count, and values of it."""
+    return [
+        [f"{own['low']:.4g} to {own['high']:.4g}", own["count"], *values(own)]
+        for own in report["by_range"]
+    ]
+
+
 def _item(entry: JsonObject) -> Item:
-    names = ("label", "prediction", "error")
-    gold, predicted, error = (entry[name] for name in names)
     facts = [
-        ("gold", f"{gold:.4g}"),
-        ("predicted", f"{predicted:.4g}"),
-        ("error", f"{error:+.4g}"),
+        ("gold", f"{entry['label']:.4g}"),
+        ("predicted", f"{entry['prediction']:.4g}"),
+        ("error", f"{entry['error']:+.4g}"),
     ]
     return Item(entry["where"], facts, passages(entry["texts"]))
 
