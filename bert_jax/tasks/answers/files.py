@@ -4,7 +4,6 @@ Both releases have one format: 2.0 adds `is_impossible` (Rajpurkar et al. 2018).
 have a question a row.
 """
 
-import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -105,18 +104,22 @@ def _example_of_entry(row: TableRow) -> SquadExample:
     id_ = _text(question.values, "id", question.where)
     where = f"{article.where.rpartition(': ')[0]}: question {id_!r}"
     text = _text(question.values, "question", where)
-    example = SquadExample(id_, title, text, context)
-    return _with_answers(example, question.values, where)
+    answers, impossible = _answers_of(question.values, where)
+    return SquadExample(id_, title, text, context, answers, impossible)
 
 
 def _example_of_row(row: TableRow) -> SquadExample:
     """Return the labelled question of a row; its line takes the place of an `id`."""
-    example = question_from_row(row)
-    if row.values.get("id") in (None, ""):
-        example = dataclasses.replace(example, id=row.where.rpartition(", ")[2])
-    if (title := row.values.get("title")) is not None:
-        example = dataclasses.replace(example, title=str(title))
-    return _with_answers(example, row.values, row.where)
+    example, (id_, title) = question_from_row(row), map(row.values.get, ("id", "title"))
+    answers, impossible = _answers_of(row.values, row.where)
+    return SquadExample(
+        row.where.rpartition(", ")[2] if id_ in (None, "") else example.id,
+        "" if title is None else str(title),
+        example.question,
+        example.context,
+        answers,
+        impossible,
+    )
 
 
 def question_from_row(row: TableRow) -> SquadExample:
@@ -155,8 +158,8 @@ def _file(name: str, directory: str) -> str:
     return split_file(name, directory, [(*release, "") for release in _RELEASES])
 
 
-def _with_answers(example: SquadExample, values: Any, where: str) -> SquadExample:
-    """Return the question with its `answers` and `is_impossible`.
+def _answers_of(values: Any, where: str) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """Return the answers to a question, and whether it is impossible.
 
     A question is impossible if it is marked so, or if its answers hold no text.
     """
@@ -175,9 +178,7 @@ def _with_answers(example: SquadExample, values: Any, where: str) -> SquadExampl
             f"{where}: is_impossible is false and answers holds no text; correct one "
             "of them, or leave both out if no answer is known."
         )
-    return dataclasses.replace(
-        example, answers=answers or (), impossible=bool(marked) or answers == ()
-    )
+    return answers or (), bool(marked) or answers == ()
 
 
 def _answers(entries: Any, where: str) -> tuple[tuple[str, int], ...] | None:

@@ -95,14 +95,13 @@ def pair_to_score(row: TableRow, data: ExamplesConfig) -> PairExample:
             "compares two texts; name the two by --text-column. For single texts, "
             "`bert-jax embed` writes vectors, and `bert-jax search` finds what is near."
         )
-    pair = pair_of_row(row, data)
     label = math.nan if data.label_columns[0] in row.values else None
-    return dataclasses.replace(pair, label=label)
+    return PairExample(pair_of_row(row, data).texts, label, row.where)
 
 
 def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
-    pair, column = pair_of_row(row, data), data.label_columns[0]
-    used = pair_columns(row, data)
+    pair, used = pair_of_row(row, data), pair_columns(row, data)
+    column = data.label_columns[0]
     if column in used:
         raise ValueError(
             f"{row.where}: {column} is named for a text and for the labels; name "
@@ -115,7 +114,7 @@ def _labelled(row: TableRow, data: ExamplesConfig) -> PairExample:
     label = None
     if column in row.values:
         label = parse_number(row.values[column], f"{row.where}: {column}")
-    return dataclasses.replace(pair, texts=(*pair.texts, *texts), label=label)
+    return PairExample((*pair.texts, *texts), label, row.where)
 
 
 def pair_columns(row: TableRow, data: ExamplesConfig) -> tuple[str, ...]:

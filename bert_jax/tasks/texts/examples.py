@@ -112,22 +112,27 @@ def labelled_example(
             f"{row.where}: {name} is named for the text and for the "
             "labels; name two columns by --text-column and --label-column."
         )
-    example = dataclasses.replace(example_without_label(row, config), group=group)
+    texts = example_without_label(row, config).texts
     missing = [name for name in columns if name not in row.values]
     if len(missing) == len(columns):
-        return dataclasses.replace(example, columns=tuple(row.values))
+        return TextExample(texts, None, row.where, group, tuple(row.values))
     if missing:
         raise ValueError(missing_column_message(row.where, missing[0], row.values))
-    places = {name: f"{row.where}: {name}" for name in columns}
-    if len(columns) > 1:
-        chosen = [name for name in columns if flag(row.values[name], places[name])]
-        return dataclasses.replace(example, label=tuple(chosen))
-    value, where = row.values[columns[0]], places[columns[0]]
+    return TextExample(texts, _label(row, config, is_regression), row.where, group)
+
+
+def _label(
+    row: TableRow, config: ExamplesConfig, is_regression: bool
+) -> str | float | tuple[str, ...]:
+    places = {name: f"{row.where}: {name}" for name in config.label_columns}
+    if len(places) > 1:
+        return tuple(n for n, where in places.items() if flag(row.values[n], where))
+    ((name, where),) = places.items()
     if is_regression:
-        return dataclasses.replace(example, label=parse_number(value, where))
+        return parse_number(row.values[name], where)
     separator = config.label_separator if config.multi_label else ""
-    names = class_names(value, where, separator)
-    return dataclasses.replace(example, label=names if separator else names[0])
+    names = class_names(row.values[name], where, separator)
+    return names if separator else names[0]
 
 
 def parse_number(value: object, where: str) -> float:
