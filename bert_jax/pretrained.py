@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import warnings
+from typing import Any
 
 import jax
 import numpy as np
@@ -74,12 +75,17 @@ class Model:
         config, params = with_targets(self.config, self.params)
         return dataclasses.replace(self, config=config, params=params, targets=targets)
 
+    def changed(self, params: Params, **fields: Any) -> "Model":
+        """Return the model with other parameters, and fields of its configuration."""
+        config = dataclasses.replace(self.config, **fields)
+        return dataclasses.replace(self, config=config, params=params)
+
     def placed(self) -> "Model":
         """Return the model with its parameters on the device, for computing.
 
         A program that is given NumPy arrays copies all of them at every batch.
         """
-        return dataclasses.replace(self, params=jax.device_put(self.params))
+        return self.changed(jax.device_put(self.params))
 
     def __str__(self) -> str:
         """Return where it was read from, for messages."""

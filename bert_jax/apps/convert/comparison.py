@@ -5,7 +5,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -24,6 +24,8 @@ from bert_jax.model.inputs import Inputs
 MAX_DIFFERENCE = 1e-3
 """Above it the models differ: rounding in float32 gives about 1e-5."""
 LIBRARIES = ("torch", "transformers")
+Outputs = dict[str, Float[np.ndarray, "..."]]
+"""Arrays by the names of a model's outputs."""
 
 _ROWS, _TOKENS = 2, 64
 
@@ -83,17 +85,28 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
         verb = "is" if len(missing) == 1 else "are"
         return Comparison(reason=f"{' and '.join(missing)} {verb} not installed")
     versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-    inputs = fixed_batch(config)
+    inputs, pooler = fixed_batch(config), "pooler" in params
+    return compare_outputs(
+        lambda: our_outputs(config, params, inputs),
+        lambda: transformers_outputs(directory, config, inputs, pooler),
+        versions,
+    )
+
+
+def compare_outputs(
+    ours: Callable[[], Outputs], theirs: Callable[[], Outputs], versions: dict[str, str]
+) -> Comparison:
+    """Return the differences of outputs by name, or why another library has none."""
     try:
-        theirs = transformers_outputs(directory, config, inputs, "pooler" in params)
-    except Exception as error:  # two large libraries raise many classes
-        reason = f"transformers does not run it: {short_reason(error, 200)}"
+        others = theirs()
+    except Exception as error:  # each library raises its own classes
+        reason = f"{[*versions][-1]} does not run it: {short_reason(error, 200)}"
         return Comparison(versions=versions, reason=reason)
-    ours = our_outputs(config, params, inputs)
-    assert ours.keys() == theirs.keys()
+    outputs = ours()
+    assert outputs.keys() == others.keys()
     differences = {
-        name: float(np.abs(values - theirs[name].reshape(values.shape)).max())
-        for name, values in ours.items()
+        name: float(np.abs(values - others[name].reshape(values.shape)).max())
+        for name, values in outputs.items()
     }
     if not all(map(np.isfinite, differences.values())):
         return Comparison(versions=versions, reason="an output is NaN or infinite")
@@ -119,9 +132,7 @@ def fixed_batch(config: BertConfig) -> dict[str, Int[np.ndarray, "B T"]]:
     }
 
 
-def our_outputs(
-    config: BertConfig, params: Params, inputs: dict[str, Any]
-) -> dict[str, Float[np.ndarray, "..."]]:
+def our_outputs(config: BertConfig, params: Params, inputs: dict[str, Any]) -> Outputs:
     ids, segments, mask = (jnp.asarray(values) for values in inputs.values())
     outputs = jax.jit(head_outputs, static_argnums=0)(
         config, params, Inputs(ids, segments, mask > 0)
@@ -134,7 +145,7 @@ def our_outputs(
 
 def transformers_outputs(
     directory: epath.Path, config: BertConfig, inputs: dict[str, Any], pooler: bool
-) -> dict[str, Float[np.ndarray, "..."]]:
+) -> Outputs:
     """Return transformers' outputs under our names, computed on the CPU in float32."""
     torch, transformers = (importlib.import_module(name) for name in LIBRARIES)
     family = FAMILIES[config.family]

@@ -157,8 +157,7 @@ def with_class_of_family(model: Model) -> tuple[Model, list[str]]:
         return model, []
     left_out = ["next_sentence", "pooler"]
     params = {name: v for name, v in model.params.items() if name not in left_out}
-    config = dataclasses.replace(config, head="masked_lm")
-    return dataclasses.replace(model, config=config, params=params), left_out
+    return model.changed(params, head="masked_lm"), left_out
 
 
 def _require_expressible(config: BertConfig) -> None:

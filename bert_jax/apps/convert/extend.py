@@ -98,12 +98,12 @@ def add_words(model: Model, pieces: dict[str, list[int]]) -> Model:
     old = model.tokenizer.files[name].removesuffix(b"\n") + b"\n"
     added = "".join(f"{word}\n" for word in pieces).encode()
     tokenizer = Tokenizer(model.tokenizer.config, old + added)
-    config = dataclasses.replace(model.config, vocab_size=tokenizer.vocab_size)
     # Rows after the vocabulary had no meaning, and now others stand there.
     unused = {k: rows for k, rows in model.unused.items() if k not in ROWS_OF_TOKENS}
     model = dataclasses.replace(model, tokenizer=tokenizer, unused=unused)
-    params = unflatten_dict(params, sep="/")
-    return dataclasses.replace(model, config=config, params=params)
+    return model.changed(
+        unflatten_dict(params, sep="/"), vocab_size=tokenizer.vocab_size
+    )
 
 
 def add_positions(model: Model, num_positions: int) -> Model:
@@ -121,12 +121,12 @@ def add_positions(model: Model, num_positions: int) -> Model:
     params = flatten_dict(model.params, sep="/")
     name, size = "encoder/embeddings/position/embedding", model.config.hidden_size
     params[name] = np.resize(params[name], (num_positions, size))
-    config = dataclasses.replace(model.config, max_position_embeddings=num_positions)
-    params = unflatten_dict(params, sep="/")
     # No run had rows of the new length yet.
     data = model.data and dataclasses.replace(model.data, max_length=0)
     model = dataclasses.replace(model, own_length=0, trained_length=0, data=data)
-    return dataclasses.replace(model, config=config, params=params)
+    return model.changed(
+        unflatten_dict(params, sep="/"), max_position_embeddings=num_positions
+    )
 
 
 def extend(

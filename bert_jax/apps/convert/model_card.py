@@ -80,10 +80,14 @@ def model_card(model: Model, architecture: str, max_tokens: int, origin: Origin)
     Args:
         max_tokens: longer texts are cut to it.
     """
-    directory = model.directory.absolute()
+    directory, c = model.directory.absolute(), model.config
+    casing = "cased" if model.tokenizer.cased else "uncased"
     run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
     facts = {
-        "Architecture": f"{architecture}, {_shape(model)}",
+        "Architecture": (
+            f"{architecture}, {c.num_hidden_layers} layers of {c.hidden_size}, "
+            f"{c.num_attention_heads} heads, vocabulary {c.vocab_size}, {casing}"
+        ),
         "Length": f"{max_tokens} tokens, [CLS] and [SEP] included",
         **_training(model, run),
         **_parts(model),
@@ -161,14 +165,6 @@ def _parts(model: Model) -> JsonObject:
     if c.labels:
         facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
     return facts
-
-
-def _shape(model: Model) -> str:
-    c, casing = model.config, "cased" if model.tokenizer.cased else "uncased"
-    return (
-        f"{c.num_hidden_layers} layers of {c.hidden_size}, {c.num_attention_heads} "
-        f"heads, vocabulary {c.vocab_size}, {casing}"
-    )
 
 
 def _describe_embedding(embedding: Embedding) -> str:

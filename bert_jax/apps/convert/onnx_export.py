@@ -12,7 +12,11 @@ from etils import epath
 from flax.traverse_util import flatten_dict
 from jaxtyping import Float, Int
 
-from bert_jax.apps.convert.comparison import Comparison, fixed_batch
+from bert_jax.apps.convert.comparison import (
+    Comparison,
+    compare_outputs,
+    fixed_batch,
+)
 from bert_jax.apps.convert.export import (
     export_receipt,
     huggingface_config,
@@ -31,7 +35,7 @@ from bert_jax.config.model import Params
 from bert_jax.formats.embedding import write_embedding
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.formats.imported import RECEIPT, Leaf
-from bert_jax.formats.model_files import CARD, short_reason
+from bert_jax.formats.model_files import CARD
 from bert_jax.formats.sentencepiece_files import TokenizerDifferences
 from bert_jax.model.bert import compute, head_outputs
 from bert_jax.model.inputs import Inputs
@@ -127,20 +131,11 @@ def compare_onnx(
         return Comparison(reason=f"{RUNTIME} is not installed")
     versions = {RUNTIME: importlib.metadata.version(RUNTIME)}
     batch = fixed_batch(config)
-    try:
-        theirs = onnx_outputs(directory, config, batch)
-    except Exception as error:  # a library with its own classes of errors
-        reason = f"{RUNTIME} does not run it: {short_reason(error, 200)}"
-        return Comparison(versions=versions, reason=reason)
-    ours = expected_outputs(config, params, batch, embedding)
-    assert ours.keys() == theirs.keys()
-    differences = {
-        name: float(np.abs(values - theirs[name]).max())
-        for name, values in ours.items()
-    }
-    if not all(map(np.isfinite, differences.values())):
-        return Comparison(versions=versions, reason="an output is NaN or infinite")
-    return Comparison(max(differences.values()), differences, versions)
+    return compare_outputs(
+        lambda: expected_outputs(config, params, batch, embedding),
+        lambda: onnx_outputs(directory, config, batch),
+        versions,
+    )
 
 
 def onnx_outputs(

@@ -71,8 +71,8 @@ def origin_of(model: Model) -> Origin:
         if not source:
             return Origin()
         if source.startswith(HUB):
-            origin = read_card(cached_card(source))
-            return dataclasses.replace(origin, base_model=parse_name(source)[0])
+            card = read_card(cached_card(source))
+            return Origin(card.license, card.languages, parse_name(source)[0])
         try:
             directory, imported = resolve_path(source)
             run = {} if imported else read_config(directory)

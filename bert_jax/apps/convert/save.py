@@ -1,6 +1,5 @@
 """Write a model in any of its forms, from a path or from memory."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def save(
     require(to == "huggingface" or not stated, "license and language need huggingface.")
     if isinstance(source, Model):
         params = jax.tree.map(lambda v: np.asarray(v, np.float32), source.params)
-        source = dataclasses.replace(source, params=params)
+        source = source.changed(params)
         require_finite(source.params, "The model")
     if to == "page":
         return export_page(source, Path(output))

@@ -1,6 +1,5 @@
 """Make a shallower model of some of a model's layers, as a student to distil into."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import jax
@@ -18,11 +17,7 @@ from bert_jax.storage.atomic import require_new
 
 
 def check_layers(layers: Sequence[int], num_layers: int) -> None:
-    """Check that `layers` are some of a model's layers, each once and in order.
-
-    Raises:
-        ValueError: they are not; the message names the layer and the rule.
-    """
+    """Raise ValueError unless `layers` are some of a model's, each once, in order."""
     listed = " ".join(map(str, layers))
     require(bool(layers), "--layers has no layer; name those to keep, from 0.")
     for layer in layers:
@@ -54,9 +49,9 @@ def keep_layers(model: Model, layers: Sequence[int]) -> Model:
     encoder: Params = model.params["encoder"]
     kept = {k: leaves for k, leaves in encoder.items() if not k.startswith("layer_")}
     kept |= {f"layer_{i}": encoder[f"layer_{j}"] for i, j in enumerate(layers)}
-    config = dataclasses.replace(model.config, num_hidden_layers=len(layers))
-    params = model.params | {"encoder": kept}
-    return dataclasses.replace(model, config=config, params=params)
+    return model.changed(
+        model.params | {"encoder": kept}, num_hidden_layers=len(layers)
+    )
 
 
 def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:

@@ -16,6 +16,7 @@ from bert_jax.apps.convert.export import (
     write_safetensors,
 )
 from bert_jax.config import BertConfig
+from bert_jax.config.checks import require
 from bert_jax.config.serialization import to_dict
 from bert_jax.formats.imported import RECEIPT, Leaf
 from bert_jax.model.bert import head_outputs
@@ -95,10 +96,10 @@ def export_stablehlo(
         )
     model = load_pretrained(source).in_target_units()
     require_parameters(model, extra=True)
+    positions = model.config.max_position_embeddings
     if sequence_length is None:
-        positions = model.config.max_position_embeddings
         sequence_length = min(model.own_length or 128, positions)
-    require_sizes(model.config, batch_size, sequence_length)
+    _require_sizes(batch_size, sequence_length, positions)
     params = flatten_dict(model.params, sep="/")
     program = lower(model.config, params, batch_size, sequence_length)
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
@@ -123,24 +124,18 @@ def export_stablehlo(
     return tuple(outputs)
 
 
-def require_sizes(
-    config: BertConfig, batch_size: int | None, sequence_length: int
+def _require_sizes(
+    batch_size: int | None, sequence_length: int, positions: int
 ) -> None:
-    """Check that the model supports the batch size and the sequence length.
-
-    Raises:
-        ValueError: it does not.
-    """
-    max_length = config.max_position_embeddings
-    if not 0 < sequence_length <= max_length:
-        raise ValueError(
-            f"sequence_length={sequence_length} must be from 1 to "
-            f"max_position_embeddings={max_length}."
-        )
-    if batch_size is not None and batch_size < 1:
-        raise ValueError(
-            f"batch_size={batch_size} must be at least 1; leave it out for any."
-        )
+    require(
+        0 < sequence_length <= positions,
+        f"sequence_length={sequence_length} must be from 1 to "
+        f"max_position_embeddings={positions}.",
+    )
+    require(
+        batch_size is None or batch_size > 0,
+        f"batch_size={batch_size} must be at least 1; leave it out for any.",
+    )
 
 
 def lower(
