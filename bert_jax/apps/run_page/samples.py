@@ -1,7 +1,7 @@
 """What the checkpoints of a pretraining run predict for the same few texts."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -55,47 +55,33 @@ def samples(
 
     It has the `steps` of the checkpoints, `checkpoints`, the number of them that there
     are, `problems`, one line each, and `texts`. Each text has what was predicted by
-    step. A causal model continues prompts; another fills masks.
+    step. A causal model continues prompts; another fills masks. A checkpoint that the
+    run removes meanwhile, or that is damaged, is a problem.
 
     Args:
         dataset: of the run; None: there is none, for the `reason`.
         report: is called with a line before each of several checkpoints is loaded.
     """
-    config = run.config
+    config, steps = run.config, run.checkpoints
     assert isinstance(config, PretrainConfig)
     if dataset is None and config.objective == "masked_lm":
         report(f"The page has no samples. {reason}")
         return _nothing(reason)
-    missing = "" if dataset else f"There are no prompts of validation rows. {reason}"
-    sample = _continued if config.objective == "causal_lm" else _filled
-    steps = run.checkpoints
     if not steps:
         return _nothing("The run has no complete checkpoint yet.")
-    chosen = spread(steps, MAX_CHECKPOINTS)
-    predicted = sample(run, dataset, chosen, report)
-    problems = [*filter(None, [missing]), *predicted["problems"]]
-    return predicted | {"checkpoints": len(steps), "problems": problems}
-
-
-def _nothing(*problems: str) -> JsonObject:
-    return {"steps": [], "checkpoints": 0, "problems": list(problems), "texts": []}
-
-
-def _by_checkpoint(
-    run: RunRecord,
-    steps: list[int],
-    texts: Sequence[JsonObject],
-    use: Callable[[Predictor], list[JsonObject]],
-    report: Callable[[str], None],
-) -> JsonObject:
-    """Return what `use` returns for each text, by each checkpoint that can be loaded.
-
-    One that a run removes meanwhile, or that is damaged, is a problem.
-    """
-    by_step, problems = {}, []
-    for number, step in enumerate(steps, 1):
-        if len(steps) > 1:
-            report(f"Samples of checkpoint {step:,}, {number} of {len(steps)}.")
+    missing = f"There are no prompts of validation rows. {reason}"
+    problems = [missing] if dataset is None else []
+    texts, use = (_prompts if config.objective == "causal_lm" else _masks)(dataset)
+    if not texts and dataset is not None:
+        problems.append(
+            f"No validation row of {dataset.path} has enough text with a frequent word "
+            f"of {MIN_LETTERS} letters that is a single token."
+        )
+    by_step = {}
+    chosen = spread(steps, MAX_CHECKPOINTS) if texts else []
+    for number, step in enumerate(chosen, 1):
+        if len(chosen) > 1:
+            report(f"Samples of checkpoint {step:,}, {number} of {len(chosen)}.")
         try:
             by_step[step] = use(load(run.workdir / CHECKPOINTS / str(step)))
         except (OSError, ValueError) as error:
@@ -107,24 +93,21 @@ def _by_checkpoint(
             text | {"by_step": [results[place] for results in by_step.values()]}
             for place, text in enumerate(texts)
         ],
+        "checkpoints": len(steps),
     }
 
 
-def _filled(
-    run: RunRecord,
+def _nothing(problem: str) -> JsonObject:
+    return {"steps": [], "checkpoints": 0, "problems": [problem], "texts": []}
+
+
+def _masks(
     dataset: Dataset | None,
-    steps: list[int],
-    report: Callable[[str], None],
-) -> JsonObject:
-    """Return the most probable tokens of masks, and the rank of the masked word."""
+) -> tuple[list[JsonObject], Callable[[Predictor], list[JsonObject]]]:
+    """Return texts with a mask, and what gives their most probable tokens."""
     assert dataset is not None
     # The model may have more positions, which were not trained.
     texts = masked_texts(dataset, NUM_TEXTS, dataset.sequence_length - 2)
-    if not texts:
-        return _nothing(
-            f"No validation row of {dataset.path} has enough text with a frequent word "
-            f"of {MIN_LETTERS} letters that is a single token."
-        )
 
     def fill(bert: Predictor) -> list[JsonObject]:
         masked = [text.text for text in texts]
@@ -134,7 +117,7 @@ def _filled(
             for tokens, text in zip(all_tokens, texts, strict=True)
         ]
 
-    return _by_checkpoint(run, steps, [*map(dataclasses.asdict, texts)], fill, report)
+    return [*map(dataclasses.asdict, texts)], fill
 
 
 def _filling(all_tokens: list[tuple[str, float]], text: MaskedText) -> JsonObject:
@@ -147,36 +130,27 @@ def _filling(all_tokens: list[tuple[str, float]], text: MaskedText) -> JsonObjec
     }
 
 
-def _prompts(dataset: Dataset | None, num_tokens: int) -> list[str]:
-    """Return the beginnings of a few validation rows, and the empty prompt."""
+def _prompts(
+    dataset: Dataset | None,
+) -> tuple[list[JsonObject], Callable[[Predictor], list[JsonObject]]]:
+    """Return the beginnings of some validation rows and "", and what continues them."""
+    is_characters = dataset is not None and dataset.tokenizer.kind == "char"
+    begun, longest = _CHARACTERS if is_characters else _TOKENS
     prompts: list[str] = []
     if dataset is not None:
         tokenizer = dataset.tokenizer
+        num_tokens = min(begun, dataset.sequence_length // 2)
         for row in validation_rows(dataset, 10 * NUM_PROMPTS):
             ids = row["tokens"][1 : 1 + num_tokens].astype(np.int64)
             # The names of special tokens would be encoded as texts.
             if not set(tokenizer.special_ids.values()) & set(ids.tolist()):
                 prompts.append(tokenizer.decode(ids))
-    return [*spread(prompts, NUM_PROMPTS), ""]
-
-
-def _continued(
-    run: RunRecord,
-    dataset: Dataset | None,
-    steps: list[int],
-    report: Callable[[str], None],
-) -> JsonObject:
-    """Return continuations of prompts: the most probable tokens, and drawn ones."""
-    is_characters = dataset is not None and dataset.tokenizer.kind == "char"
-    begun, longest = _CHARACTERS if is_characters else _TOKENS
-    room = dataset.sequence_length if dataset is not None else 0
-    prompts = _prompts(dataset, min(begun, room // 2))
+    prompts = [*spread(prompts, NUM_PROMPTS), ""]
 
     def extend(bert: Predictor) -> list[JsonObject]:
         return [_extended(bert, prompt, longest) for prompt in prompts]
 
-    texts = [{"text": prompt} for prompt in prompts]
-    return _by_checkpoint(run, steps, texts, extend, report)
+    return [{"text": prompt} for prompt in prompts], extend
 
 
 def _extended(bert: Predictor, prompt: str, longest: int) -> JsonObject:
