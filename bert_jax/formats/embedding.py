@@ -116,7 +116,11 @@ def _embedding_of(
     folder = directory / modules[0][1]
     own = read_object_or_empty(_own_config(folder))
     tokenizer = read_object_or_empty(folder / TOKENIZER_CONFIG)
-    unsupported = _unsupported_changes(own, tokenizer, cased)
+    unsupported = []  # changes to a text that bert_jax does not make
+    if own.get("do_lower_case") and cased:
+        unsupported.append("lower case of a cased vocabulary")
+    if tokenizer.get("truncation_side") not in (None, "right"):
+        unsupported.append("long texts cut off at their beginning")
     if modes not in (["mean"], ["cls"]):
         unsupported.append(f"pooling by {' and '.join(modes)}")
     pooling: Pooling = "cls" if modes == ["cls"] else "mean"
@@ -287,15 +291,3 @@ def _pooling(path: epath.Path) -> tuple[list[str], bool]:
             "correct the file."
         )
     return modes, pool_prompt
-
-
-def _unsupported_changes(
-    own: JsonObject, tokenizer: JsonObject, cased: bool
-) -> list[str]:
-    """Return the changes to a text before tokenization that bert_jax does not make."""
-    changes = []
-    if own.get("do_lower_case") and cased:
-        changes.append("lower case of a cased vocabulary")
-    if tokenizer.get("truncation_side") not in (None, "right"):
-        changes.append("long texts cut off at their beginning")
-    return changes

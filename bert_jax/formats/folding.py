@@ -54,7 +54,10 @@ class Fold:
         """Keep the only segment's row; a family without segments gets zeros."""
         table = tensors.get(_SEGMENT_TABLE)
         if not family.has_segments and table is None:
-            tensors[_SEGMENT_TABLE] = _zeros(width)
+            zeros = np.zeros((1, width), np.float32)  # which no file holds
+            tensors[_SEGMENT_TABLE] = Tensor(
+                epath.Path(), "", zeros.shape, "float32", lambda _: zeros
+            )
             self.notes.append(f"{SEGMENTS}: a row of zeros, since there is no segment")
         elif table is not None and len(table.shape) == 2 and table.shape[0] > 1:
             self.unused[SEGMENTS] = _part(table, 1, table.shape[0])
@@ -84,18 +87,14 @@ class Fold:
 
 def _part(tensor: Tensor, start: int, end: int) -> Tensor:
     """Return a tensor that reads some rows of another."""
-    return dataclasses.replace(
-        tensor,
-        shape=(end - start, *tensor.shape[1:]),
-        _load=lambda _: tensor.read()[start:end],
-        dtype=tensor.dtype,
+    shape = (end - start, *tensor.shape[1:])
+    return Tensor(
+        tensor.path,
+        tensor.name,
+        shape,
+        tensor.dtype,
+        lambda _: tensor.read()[start:end],
     )
-
-
-def _zeros(width: int) -> Tensor:
-    """Return a tensor of one row of zeros, which no file holds."""
-    zeros = np.zeros((1, width), np.float32)
-    return Tensor(epath.Path(), "", zeros.shape, "float32", lambda _: zeros)
 
 
 def unfold(

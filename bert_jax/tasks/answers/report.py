@@ -72,7 +72,9 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         "answerable": lambda e: "no" if e.impossible else "yes",
         "question_word": question_word,
         "answer_type": answer_type,
-        "answer_words": _answer_words,
+        "answer_words": lambda e: (
+            _range(len(e.answers[0][0].split()), _ANSWER_WORDS) if e.answers else "none"
+        ),
         "context_words": lambda e: _range(len(e.context.split()), _CONTEXT_WORDS),
     }
     return {
@@ -138,13 +140,6 @@ def answer_type(example: SquadExample) -> str:
         return "with a number"
     first = next(filter(str.isalpha, text), "")
     return "capitalised, as a name" if first.isupper() else "other words"
-
-
-def _answer_words(example: SquadExample) -> str:
-    """Return the group of the first accepted answer by its number of words."""
-    if not example.answers:
-        return "none"
-    return _range(len(example.answers[0][0].split()), _ANSWER_WORDS)
 
 
 def _range(number: int, bounds: Sequence[int]) -> str:

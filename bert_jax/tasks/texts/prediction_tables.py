@@ -37,7 +37,11 @@ def readable_rows(
         if has_probability:
             cells.append(_probabilities(values, separator))
         if has_label:
-            cells.append(_label(example, separator))
+            label = example.label
+            is_number = isinstance(label, float)
+            cells.append(
+                f"{label:.9g}" if is_number else separator.join(classes_of(example))
+            )
         lines.append(table_line(i, *cells, *example.texts))
     return lines
 
@@ -66,9 +70,3 @@ def _probabilities(prediction: Prediction, separator: str) -> str:
     probabilities = prediction["probabilities"]
     names = prediction.get("labels") or [prediction.get("label")]
     return separator.join(f"{probabilities[n]:.6g}" for n in names if n is not None)
-
-
-def _label(example: TextExample, separator: str) -> str:
-    if isinstance(example.label, float):
-        return f"{example.label:.9g}"
-    return separator.join(classes_of(example))
