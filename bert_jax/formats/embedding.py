@@ -5,7 +5,6 @@ follow the model, and each module has a directory with a `config.json`.
 """
 
 import contextlib
-import dataclasses
 import os
 from collections.abc import Sequence
 from typing import get_args
@@ -94,14 +93,13 @@ def read_embedding(
     kinds, supported = [kind for kind, _ in modules], [kind for kind, _ in _MODULES]
     if kinds in (supported, supported[:2]):
         return _embedding_of(directory, modules, cased, positions)
-    embedding = Embedding()
+    listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
     if kinds[:2] == supported[:2]:
         # What is damaged of a model whose vectors are not computed does not matter.
         with contextlib.suppress(ValueError, FileNotFoundError):
-            embedding = _embedding_of(directory, modules, cased, positions)
-    listed = ", ".join(f"{kind} in {module!r}" for kind, module in modules)
-    reasons = filter(None, [embedding.unsupported, f"the modules {listed}"])
-    return dataclasses.replace(embedding, unsupported=" and ".join(reasons))
+            others = [f"the modules {listed}"]
+            return _embedding_of(directory, modules, cased, positions, others)
+    return Embedding(unsupported=f"the modules {listed}")
 
 
 def _embedding_of(
@@ -109,6 +107,7 @@ def _embedding_of(
     modules: Sequence[tuple[str, str]],
     cased: bool,
     positions: int,
+    others: Sequence[str] = (),
 ) -> Embedding:
     """Return the vectors of a model, then a pooling, and perhaps a normalization."""
     modes, pool_prompt = _pooling(directory / modules[1][1] / "config.json")
@@ -128,7 +127,7 @@ def _embedding_of(
     return Embedding(
         pooling,
         normalize=len(modules) == len(_MODULES),
-        unsupported=" and ".join(unsupported),
+        unsupported=" and ".join([*unsupported, *others]),
         max_tokens=_max_tokens(own, tokenizer, positions, directory),
         prompt_names=tuple(prompts),
         prompt_texts=tuple(prompts.values()),
