@@ -7,11 +7,7 @@ from etils import epath
 
 from bert_jax.config import BertConfig
 from bert_jax.formats.families import BERT
-from bert_jax.formats.huggingface_config import (
-    SIZES,
-    keys_left_over,
-    read_bert_config,
-)
+from bert_jax.formats.huggingface_config import SIZES, keys_left_over, read_bert_config
 from bert_jax.formats.imported import (
     Imported,
     SourceLibrary,

@@ -38,14 +38,7 @@ from bert_jax.tasks.predictions import (
     main_score,
 )
 from bert_jax.tasks.reporting.analysis import Analysis
-from bert_jax.tasks.task import (
-    NO_WEIGHTS,
-    Counts,
-    DeviceBatch,
-    Evaluation,
-    Sums,
-    Task,
-)
+from bert_jax.tasks.task import NO_WEIGHTS, Counts, DeviceBatch, Evaluation, Sums, Task
 from bert_jax.tokenization import Tokenizer
 
 _LABEL_LOSS = "label_loss"

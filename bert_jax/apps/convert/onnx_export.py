@@ -12,11 +12,7 @@ from etils import epath
 from flax.traverse_util import flatten_dict
 from jaxtyping import Float, Int
 
-from bert_jax.apps.convert.comparison import (
-    Comparison,
-    compare_outputs,
-    fixed_batch,
-)
+from bert_jax.apps.convert.comparison import Comparison, compare_outputs, fixed_batch
 from bert_jax.apps.convert.export import (
     export_receipt,
     huggingface_config,

@@ -53,10 +53,7 @@ def seed_scores(items: SeedItems, kind: ScoreKind) -> Float64[np.ndarray, " S"]:
 
 
 def paired_difference(
-    items: SeedItems,
-    base: SeedItems,
-    kind: ScoreKind,
-    num_samples: int = NUM_SAMPLES,
+    items: SeedItems, base: SeedItems, kind: ScoreKind, num_samples: int = NUM_SAMPLES
 ) -> Difference:
     """Return the difference `items` - `base` of the scores, with its interval.
 

@@ -130,10 +130,7 @@ _MASK_SHARES = {
 
 
 def objectives(budget: Budget, tasks: Tasks) -> Experiment:
-    schedules = {
-        "masked LM": (Stage(),),
-        "left to right": (Stage(changes=CAUSAL),),
-    } | {
+    schedules = {"masked LM": (Stage(),), "left to right": (Stage(changes=CAUSAL),)} | {
         f"left to right for {fraction:.0%}, then masked": (
             Stage(fraction, CAUSAL),
             Stage(1 - fraction),
@@ -154,10 +151,7 @@ def objectives(budget: Budget, tasks: Tasks) -> Experiment:
 
 
 def size(budget: Budget, tasks: Tasks) -> Experiment:
-    measures: tuple[Measure, ...] = (
-        MaskedTokens("80/10/10"),
-        *_tuned(tasks),
-    )
+    measures: tuple[Measure, ...] = (MaskedTokens("80/10/10"), *_tuned(tasks))
     base_rate = budget.pretraining.optimizer.peak_learning_rate
     rates = tuple(base_rate * factor for factor in _NEIGHBOURS)
     variants, rows = [], []

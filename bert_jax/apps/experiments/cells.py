@@ -179,12 +179,7 @@ class Cell:
         return run_on_primary(lambda: float(read_json_object(path, remedy)["rate"]))
 
     def _measure(
-        self,
-        row: RowSpec,
-        measure: Measure,
-        fraction: float,
-        model: Path,
-        start: float,
+        self, row: RowSpec, measure: Measure, fraction: float, model: Path, start: float
     ) -> float:
         """Write a result; return the time at its end.
 

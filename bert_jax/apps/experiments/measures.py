@@ -111,10 +111,7 @@ def _text_vectors(
 
 
 def validation_items(
-    measure: MaskedTokens | PairAccuracy,
-    budget: Budget,
-    dataset: str,
-    workdir: Path,
+    measure: MaskedTokens | PairAccuracy, budget: Budget, dataset: str, workdir: Path
 ) -> tuple[Items, ScoreKind]:
     """Return two numbers of each validation row.
 
@@ -124,8 +121,7 @@ def validation_items(
     """
     model = load_pretrained(str(workdir)).placed()
     base = with_changes(
-        budget.pretraining,
-        (*measure.changes, ("data.path", dataset), ("eval_rows", 0)),
+        budget.pretraining, (*measure.changes, ("data.path", dataset), ("eval_rows", 0))
     )
     data, config = open_for(base, verify=False)
     task = PretrainingTask(config, data)

@@ -24,11 +24,7 @@ from bert_jax.apps.experiments.design import (
     TaskScore,
     with_changes,
 )
-from bert_jax.apps.experiments.inputs import (
-    LIBRARIES,
-    ExperimentInputs,
-    parse_task,
-)
+from bert_jax.apps.experiments.inputs import LIBRARIES, ExperimentInputs, parse_task
 from bert_jax.apps.experiments.plots import write_plots
 from bert_jax.apps.experiments.summary import summarize
 from bert_jax.apps.experiments.tables import markdown, results_table, seeds_table

@@ -46,10 +46,7 @@ def open_validation(config: PretrainConfig) -> tuple[Dataset | None, str]:
 
 
 def samples(
-    run: RunRecord,
-    dataset: Dataset | None,
-    reason: str,
-    report: Callable[[str], None],
+    run: RunRecord, dataset: Dataset | None, reason: str, report: Callable[[str], None]
 ) -> JsonObject:
     """Return what the kept checkpoints of a pretraining run predict, as JSON.
 

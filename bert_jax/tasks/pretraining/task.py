@@ -50,14 +50,7 @@ from bert_jax.tasks.distillation import (
     distil,
     real_rows,
 )
-from bert_jax.tasks.task import (
-    NO_WEIGHTS,
-    Counts,
-    DeviceBatch,
-    Evaluation,
-    Sums,
-    Task,
-)
+from bert_jax.tasks.task import NO_WEIGHTS, Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
 """Validation rows have the same masks in every evaluation of every run."""

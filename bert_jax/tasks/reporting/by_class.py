@@ -7,13 +7,7 @@ from jaxtyping import Int
 
 from bert_jax.metrics.match_counts import MatchCounts, added
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.reporting.views import (
-    Block,
-    Column,
-    Matrix,
-    Section,
-    Table,
-)
+from bert_jax.tasks.reporting.views import Block, Column, Matrix, Section, Table
 
 MAX_MATRIX = 40
 """The number of classes up to which the whole matrix is shown."""

@@ -9,12 +9,7 @@ import numpy as np
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require, spaced
-from bert_jax.tables.rows import (
-    TableRow,
-    column_names,
-    missing_column_message,
-    text_of,
-)
+from bert_jax.tables.rows import TableRow, column_names, missing_column_message, text_of
 from bert_jax.tasks.class_names import class_names, flag, joined_names
 from bert_jax.tasks.texts.glue import GLUE
 
