@@ -197,6 +197,12 @@ def correlations(
     return {name: scores[name] for name in ("spearman", "pearson")}
 
 
+def report_kind(predictions: Predictions) -> str:
+    """Return which error report it is: pairs have a label, or are to be found."""
+    has_label = predictions.examples[0].label is not None
+    return "scored_pairs" if has_label else "found_pairs"
+
+
 def write_scores(predictions: Predictions, directory: Path) -> str:
     """Write predictions.tsv: index, score, label and the two texts; return its name.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.views import (
     Column,
     Item,
@@ -113,3 +114,6 @@ def _item(entry: JsonObject) -> Item:
 
 def _passage(name: str, text: str, mark: MarkKind = "") -> Passage:
     return Passage(name, [MarkedSpan(text, mark)])
+
+
+ANALYSES = {"found_pairs": Analysis(analyse, sections)}

@@ -21,15 +21,16 @@ from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import FinetuningTask
+from bert_jax.tasks.pairs import rank_report, score_report
 from bert_jax.tasks.pairs.examples import (
     PairExample,
     correlations,
     pair_of_row,
     read_pairs,
+    report_kind,
     require_scores,
     write_scores,
 )
-from bert_jax.tasks.pairs.reports import PAIR_ANALYSES, pair_report_kind
 from bert_jax.tasks.predictions import (
     Prediction,
     Predictions,
@@ -57,14 +58,14 @@ class PairRankingTask(FinetuningTask):
     head = "sequence_classification"
     problem_type = "regression"
     noun = "pairs"
-    analyses = PAIR_ANALYSES
+    analyses = score_report.ANALYSES | rank_report.ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
         return data.sentence_pairs.objective == "rank"
 
     def report_kind(self, predictions: Predictions) -> str:
-        return pair_report_kind(predictions)
+        return report_kind(predictions)
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)

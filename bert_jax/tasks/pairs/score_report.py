@@ -6,6 +6,7 @@ from jaxtyping import Float
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.views import (
     Axis,
     Chart,
@@ -97,3 +98,6 @@ def _item(entry: JsonObject) -> Item:
         ("by score", f"{entry['score_place']:.0%}"),
     ]
     return Item(entry["where"], facts, passages(entry["texts"]))
+
+
+ANALYSES = {"scored_pairs": Analysis(analyse, sections)}

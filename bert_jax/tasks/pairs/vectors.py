@@ -28,18 +28,19 @@ from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.lengths import row_length
+from bert_jax.tasks.pairs import rank_report, score_report
 from bert_jax.tasks.pairs.examples import (
     PairExample,
     correlations,
     has_wrong_choice,
     pair_to_score,
     read_pairs,
+    report_kind,
     require_scores,
     text_ids,
     write_scores,
 )
 from bert_jax.tasks.pairs.prompts import Prompt, checked_prompt
-from bert_jax.tasks.pairs.reports import PAIR_ANALYSES, pair_report_kind
 from bert_jax.tasks.pairs.retrieval import (
     not_found_for_themselves,
     random_retrieval,
@@ -74,14 +75,14 @@ class PairVectorsTask(FinetuningTask):
     noun = "pairs"
     objective_name: ClassVar[str]
     """The value of `data.sentence_pairs.objective`."""
-    analyses = PAIR_ANALYSES
+    analyses = score_report.ANALYSES | rank_report.ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
         return data.sentence_pairs.objective == cls.objective_name
 
     def report_kind(self, predictions: Predictions) -> str:
-        return pair_report_kind(predictions)
+        return report_kind(predictions)
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
