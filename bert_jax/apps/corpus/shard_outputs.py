@@ -24,7 +24,6 @@ from bert_jax.tables.read import named_text_of, source_rows
 from bert_jax.tables.rows import TableRow
 from bert_jax.tables.write import write_rows
 
-OutputFormat = Literal["jsonl", "csv", "parquet"]
 _CHUNK_ROWS = 1024
 
 
@@ -35,7 +34,7 @@ class PredictShards(ShardJob):
 
     request: Request
     """Its `source` is not used."""
-    format: OutputFormat = "jsonl"
+    format: Literal["jsonl", "csv", "parquet"] = "jsonl"
 
     @property
     def suffix(self) -> str:  # type: ignore[override]

@@ -9,7 +9,6 @@ from bert_jax.apps.inspect.summary import summary as summary_of
 from bert_jax.apps.inspect.when_seen import when_seen
 from bert_jax.terminal.messages import printable
 
-StrPath = str | os.PathLike[str]
 _WIDTH = 120
 """The columns of a table."""
 
@@ -22,11 +21,11 @@ class Printed(str):
 
 
 def inspect(
-    path: StrPath,
+    path: str | os.PathLike[str],
     *,
     verify: bool = False,
     when: str | Sequence[str] = (),
-    run: StrPath = "",
+    run: str | os.PathLike[str] = "",
     summary: bool = False,
     sequence_length: int = 0,
 ) -> Printed:

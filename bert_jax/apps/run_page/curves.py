@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,8 +15,7 @@ from bert_jax.training.metrics_file import MetricsLine
 MAX_POINTS = 1000
 """Points of a curve; a browser draws them all, on a chart of half as many pixels."""
 
-CurveSection = Literal["Loss and scores", "Optimisation", "Throughput"]
-SECTIONS: tuple[CurveSection, ...] = get_args(CurveSection)
+SECTIONS = ("Loss and scores", "Optimisation", "Throughput")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Subject:
 
     title: str
     note: str = "A score on the validation examples."
-    section: CurveSection = "Loss and scores"
+    section: str = SECTIONS[0]
     percent: bool = False
     from_zero: bool = False
     """Whether the vertical axis begins at 0."""
