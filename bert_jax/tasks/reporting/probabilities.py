@@ -31,7 +31,8 @@ def calibration_of(
     """
     if not probabilities.size:
         return None
-    found_bins = calibration(probabilities, came_true)
+    c = calibration(probabilities, came_true)
+    columns = (c.edges, c.edges[1:], c.counts, c.mean_probability, c.fraction_true)
     bins = [
         {
             "low": float(low),
@@ -40,18 +41,11 @@ def calibration_of(
             "mean_probability": float(mean) if count else None,
             "fraction_true": float(fraction) if count else None,
         }
-        for low, high, count, mean, fraction in zip(
-            found_bins.edges[:-1],
-            found_bins.edges[1:],
-            found_bins.counts,
-            found_bins.mean_probability,
-            found_bins.fraction_true,
-            strict=True,
-        )
+        for low, high, count, mean, fraction in zip(*columns, strict=False)
     ]
     return {
-        "expected_calibration_error": found_bins.expected_error,
-        "mean_difference": found_bins.mean_difference,
+        "expected_calibration_error": c.expected_error,
+        "mean_difference": c.mean_difference,
         "count": int(probabilities.size),
         "bins": bins,
     }
