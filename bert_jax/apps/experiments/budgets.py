@@ -10,14 +10,12 @@ from bert_jax.config import (
 )
 
 
-def _pretraining(
-    model: BertConfig, batch_size: int, rate: float, beta2: float
-) -> PretrainConfig:
+def _pretraining(model: BertConfig, batch_size: int, rate: float) -> PretrainConfig:
     """Return the base configuration; the number of steps follows from the FLOPs."""
     return PretrainConfig(
         model=model,
         optimizer=OptimizerConfig(
-            peak_learning_rate=rate, warmup_steps=0, warmup_share=0.1, beta2=beta2
+            peak_learning_rate=rate, warmup_steps=0, warmup_share=0.1, beta2=0.98
         ),
         batch_size=batch_size,
     )
@@ -62,7 +60,7 @@ BUDGETS = {
         name="toy",
         flops=1.5e12,
         seeds=8,
-        pretraining=_pretraining(_TOY, batch_size=32, rate=2e-3, beta2=0.98),
+        pretraining=_pretraining(_TOY, batch_size=32, rate=2e-3),
         finetuning=_finetuning(1e-3, dropout=0.3, length=64, num_steps=160),
         sequence_length=64,
         vocab_size=4096,
@@ -71,7 +69,7 @@ BUDGETS = {
         name="small",
         flops=5e17,
         seeds=5,
-        pretraining=_pretraining(_SMALL, batch_size=256, rate=5e-4, beta2=0.98),
+        pretraining=_pretraining(_SMALL, batch_size=256, rate=5e-4),
         finetuning=_finetuning(1e-4, dropout=0.1, length=128, num_steps=1000),
         sequence_length=128,
         vocab_size=30522,
@@ -80,7 +78,7 @@ BUDGETS = {
         name="base",
         flops=3e19,
         seeds=5,
-        pretraining=_pretraining(_BASE, batch_size=1024, rate=3e-4, beta2=0.98),
+        pretraining=_pretraining(_BASE, batch_size=1024, rate=3e-4),
         finetuning=_finetuning(3e-5, dropout=0.1, length=128, num_steps=1000),
         sequence_length=128,
         vocab_size=30522,

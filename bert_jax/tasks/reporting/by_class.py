@@ -108,16 +108,12 @@ def confusion_section(report: JsonObject, note: str = "") -> Section:
         names = matrix["labels"]
         parts.append(Matrix("Confusion matrix", names, names, matrix["counts"]))
     if listed and (matrix is None or len(matrix["labels"]) > 2):
-        parts.append(_confusion_table(listed))
+        columns = [Column("gold"), Column("predicted"), Column("count", "whole")]
+        columns.append(Column("of the gold class", "percent", has_bar=True))
+        keys = ("gold", "predicted", "count", "fraction_of_gold")
+        rows = [[entry[key] for key in keys] for entry in listed]
+        parts.append(Table("Most frequent confusions", columns, rows))
     about = "How often each class (row) is predicted as each class (column)."
     if matrix is None:
         about = f"Of more than {MAX_MATRIX} classes, no matrix is shown."
     return Section("confusions", "Confusions", f"{about} {note}".rstrip(), parts)
-
-
-def _confusion_table(listed: Sequence[JsonObject]) -> Table:
-    columns = [Column("gold"), Column("predicted"), Column("count", "whole")]
-    columns.append(Column("of the gold class", "percent", has_bar=True))
-    names = ("gold", "predicted", "count", "fraction_of_gold")
-    rows = [[entry[name] for name in names] for entry in listed]
-    return Table("Most frequent confusions", columns, rows)

@@ -68,7 +68,12 @@ def tokenize(
     than a row is cut, and a word without any token becomes [UNK].
     """
     room = row_length(config, model) - 2
-    word_ids = _token_ids_of_words(examples, tokenizer, room)
+    names = list(dict.fromkeys(word for own in examples for word in own.words))
+    encoded = tokenizer.encode_batch(tokenizer.after_space(names))
+    word_ids = {
+        name: ids[:room] or [tokenizer.unk_id]
+        for name, ids in zip(names, encoded, strict=True)
+    }
     label_ids = {tag: i for i, tag in enumerate(model.labels)}
     scheme = learned_scheme(model)
     rows: list[tuple[list[int], int]] = []
@@ -91,18 +96,6 @@ def tokenize(
             ]
     by_token = {name: np.array(array, np.int32) for name, array in values.items()}
     return from_rows(rows, np.array(example_of_row, np.int32), by_token=by_token)
-
-
-def _token_ids_of_words(
-    examples: Sequence[Sentence], tokenizer: Tokenizer, room: int
-) -> dict[str, list[int]]:
-    """Return the ids of each distinct word: at least one, and at most `room`."""
-    words = list(
-        dict.fromkeys(word for sentence in examples for word in sentence.words)
-    )
-    encoded = tokenizer.encode_batch(tokenizer.after_space(words))
-    pairs = zip(words, encoded, strict=True)
-    return {word: ids[:room] or [tokenizer.unk_id] for word, ids in pairs}
 
 
 def _ranges_that_fit(lengths: Sequence[int], room: int) -> Iterator[range]:
