@@ -128,7 +128,9 @@ class Cell:
             run_on_primary(functools.partial(_remove_newer, workdir, config.num_steps))
             pretrain(with_changes(config, changes), workdir, extend)
         if self.variant.num_averaged > 1:
-            return run_on_primary(functools.partial(_averaged, workdir))
+            output = workdir.with_name("average")
+            run_on_primary(functools.partial(_write_average, workdir, output))
+            return output
         return workdir
 
     def _stages(self, fraction: float) -> Iterator[tuple[PretrainConfig, Path]]:
@@ -241,13 +243,11 @@ def _remove_newer(workdir: Path, num_steps: int) -> None:
         shutil.rmtree(workdir)
 
 
-def _averaged(workdir: Path) -> Path:
-    """Write the mean of the checkpoints of a finished run; return its directory."""
-    output = workdir.with_name("average")
+def _write_average(workdir: Path, output: Path) -> None:
+    """Write the mean of the checkpoints of a finished run."""
     shutil.rmtree(output, ignore_errors=True)
     steps = list_steps(epath.Path(workdir / CHECKPOINTS))
     average(str(workdir), steps, epath.Path(output))
-    return output
 
 
 def _write_rate(path: epath.Path, best: float, losses: dict[float, float]) -> None:
