@@ -21,17 +21,31 @@ _KINDS = (
     (rb"PK\x03\x04", "a zip archive, as are .docx, .odt and .epub", _EXTRACT),
     (rb"7z\xbc\xaf|\x04\x22\x4d\x18|Rar!\x1a|.{257}ustar", "an archive", "unpack it"),
     (rb"%PDF-", "PDF", _EXTRACT),
+    (rb"%!PS", "PostScript", _EXTRACT),
     (rb"\xd0\xcf\x11\xe0|\{\\rtf", "a document of a word processor", _EXTRACT),
     (rb"PAR1[\x15\x19]", "Parquet", "give it a name in .parquet"),
     (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF.{4}W", "an image or sound", "leave it out"),
     (rb"\x7fELF|SQLite format|\x93NUMPY", "binary data", "leave it out"),
 )
 _NO_PROSE = (
-    (rb"(?i)\s*(<!doctype html|<html|<\?xml|WARC/)", "HTML, XML or WARC", _EXTRACT),
+    (
+        rb"(?is)\s*(<!--.*?-->\s*)*(<!doctype|<html|<head|<body|<\?xml|<\w\S*\s[^<>]*"
+        rb"xmlns|WARC/)",
+        "HTML, XML or WARC",
+        _EXTRACT,
+    ),
     (rb"\s*<doc id=", "of WikiExtractor", "give what it writes with --json"),
     (rb'\s*(\[\s*\{\s*"|\{\s*\n\s*"[^"]*"\s*:)', "JSON", "give it a name in .json"),
 )
 _OBJECT = re.compile(rb'\s*\{\s*"[^"]*"\s*:\s*["\[{\d]')
+_SEVEN_BITS = (
+    (rb"\x1b\$\)C", "ISO-2022-KR"),
+    (rb"\x1b\$\)[AG]", "ISO-2022-CN"),
+    (rb"\x1b(\$[@B]|\$\(D|\([IJ])", "ISO-2022-JP"),
+)
+"""What switches to other characters in encodings whose bytes are all ASCII."""
+_MANY = 4
+"""As many times more characters of UTF-8 than others tell that a text is UTF-8."""
 _MIN_CONTROLS = 16
 # Not those of white space, nor that of terminals.
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
@@ -52,6 +66,12 @@ def encoding_of(head: bytes, name: str) -> str:
     for start, what, remedy in _KINDS:
         if re.match(start, head, re.DOTALL):
             raise ValueError(f"{name} is {what}, whatever its name says; {remedy}.")
+    for switch, encoding in _SEVEN_BITS:
+        if re.search(switch, head):
+            raise ValueError(
+                f"{name} is in {encoding}; convert it by `iconv -f {encoding} -t "
+                "UTF-8`."
+            )
     num_controls = len(head) - len(head.translate(None, _CONTROLS))
     if num_controls and (encoding := _wide_encoding(head)):
         raise ValueError(
@@ -65,6 +85,7 @@ def encoding_of(head: bytes, name: str) -> str:
 
 def require_prose(head: bytes, name: str) -> None:
     """Raise ValueError if a file's first bytes are markup, or JSON."""
+    head = head.removeprefix(codecs.BOM_UTF8)
     for start, what, remedy in _NO_PROSE:
         if re.match(start, head):
             raise ValueError(f"{name} is {what}, not plain text; {remedy}.")
@@ -89,6 +110,13 @@ def remedy_of(content: bytes, place: int) -> str:
     """Return what converts text of which the byte at a place is not UTF-8."""
     marked = (e[:6].upper() for mark, e in _MARKS.items() if content.startswith(mark))
     encoding = next(marked, "") or _wide_encoding(content[:HEAD_BYTES])
+    text = content.decode(errors="replace")
+    num_lost, num_ascii = text.count("\ufffd"), len(text.encode("ascii", "ignore"))
+    if not encoding and len(text) - num_ascii - num_lost > _MANY * num_lost:
+        return (
+            "the characters around it are UTF-8: correct it, or drop such bytes by "
+            "`iconv -c -f UTF-8 -t UTF-8`"
+        )
     around = content[max(place - 200, 0) : place + 200]
     others = sum(byte >= 0x80 for byte in around)
     letters = sum(byte < 0x80 and chr(byte).isalpha() for byte in around)

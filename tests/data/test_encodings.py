@@ -106,6 +106,26 @@ REFUSED = {
     "a.csv is an image": ("a.csv", b"\x89PNG\r\n\x1a\n" + bytes(30)),
     "a.txt is binary data": ("a.txt", bytes(range(32)) * 9 + b"text"),
     "a.txt is HTML, XML or WARC": ("a.txt", b"\n<!DOCTYPE html><p>The judge"),
+    "b.txt is HTML, XML or WARC": ("b.txt", codecs.BOM_UTF8 + b"<?xml version='1.0'?>"),
+    "c.txt is HTML, XML or WARC": ("c.txt", b"<!-- saved -->\n<!-- a -->\n<html><p>"),
+    "d.txt is HTML, XML or WARC": ("d.txt", b"<!DOCTYPE mteval SYSTEM 'x'>\n<doc>"),
+    "part is HTML, XML or WARC": ("part", b'<wiki\n xml:lang="en" xmlns="u">\n<page>'),
+    "b.txt holds JSON objects": ("b.txt", codecs.BOM_UTF8 + b'{"text": "a b"}\n' * 3),
+    "a.txt is PostScript": ("a.txt", b"%!PS-Adobe-3.0\n"),
+    "a.txt is in ISO-2022-JP; convert it by `iconv -f ISO-2022-JP -t UTF-8`": (
+        "a.txt",
+        TEXTS["Japanese"].encode("iso-2022-jp"),
+    ),
+    "a.txt is in ISO-2022-KR": ("a.txt", "읽는다".encode("iso-2022-kr")),
+    "a.txt: byte 0xd0 at 132 is not UTF-8; the characters around it are UTF-8: correct "
+    "it, or drop such bytes by `iconv -c -f UTF-8 -t UTF-8`. It is in line 3": (
+        "a.txt",
+        RUSSIAN.encode()[:133] + b"\n" + RUSSIAN.encode(),
+    ),
+    "a.csv, line 2: byte 0xd1 at 11 is not UTF-8; the characters around it": (
+        "a.csv",
+        b"text\n" + RUSSIAN.encode()[:7] + RUSSIAN.encode(),
+    ),
     "a.txt holds JSON objects; give it a name in .jsonl": (
         "a.txt",
         b'{"url": "x", "text": "The judge reads."}\n' * 3,
