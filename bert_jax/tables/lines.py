@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TypeVar
 
-from bert_jax.storage.encodings import remedy_of
+from bert_jax.storage.encodings import HEAD_BYTES, encoding_of, remedy_of
 from bert_jax.tables.memory import IN_MEMORY, MemoryTable
 from bert_jax.tables.standard_input import stdin_reader
 
@@ -120,8 +120,10 @@ def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
         offset: the position of the bytes in the file.
 
     Raises:
-        ValueError: they are not UTF-8.
+        ValueError: they are not UTF-8, or begin a file that is no text.
     """
+    if not offset:
+        encoding_of(content[:HEAD_BYTES], str(name))
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -144,7 +146,7 @@ def read_text(path: Path) -> str:
 def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
     r"""Yield the lines of a file with their ends: \n, \r\n, or \r alone.
 
-    A byte order mark is left out.
+    A byte order mark before a line is left out: joined files have several.
 
     Args:
         max_bytes: the longest that a line may be; -1: any length.
@@ -163,8 +165,7 @@ def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
                     f"{where} has more than {max_bytes:,} bytes; write one text per "
                     "line, each shorter than that."
                 )
-            text = decode(content, where, offset)
-            text = text if offset else text.removeprefix("\ufeff")
+            text = decode(content, where, offset).removeprefix("\ufeff")
             offset += len(content)
             for line in _LINE.findall(text):
                 number += 1

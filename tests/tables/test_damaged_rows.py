@@ -15,6 +15,7 @@ ROWS = {
     "a field too many": ("Text,a,b\n", "line 22 has 3 fields; the header has 2"),
     "a field too few": ("Text\n", "line 22 has 1 fields; the header has 2"),
     "two files": ("text,label\n", "line 22 is the header again; drop it"),
+    "two marked files": ("\ufefftext,label\n", "line 22 is the header again; drop it"),
     "a quote": ('"Text" x,a\n', "line 22: ',' expected after '\"'"),
 }
 JSON_ROWS = {

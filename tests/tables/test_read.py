@@ -62,8 +62,9 @@ def test_quotes_are_characters_in_tsv(tmp_path):
         lambda text: text.replace(b"\n", b"\r\n"),
         lambda text: text.rstrip(b"\n"),
         lambda text: text.replace(b"\n", b"\n\n"),
+        lambda text: text.replace(b"\n", b"\n\xef\xbb\xbf"),
     ],
-    ids=["BOM", "CRLF", "no last line break", "blank lines"],
+    ids=["BOM", "CRLF", "no last line break", "blank lines", "BOMs of joined files"],
 )
 @pytest.mark.parametrize(
     ("name", "content"),
@@ -176,6 +177,10 @@ def test_decimals_of_parquet_are_their_digits(tmp_path):
         ("a.tsv.gz", b"", r"a.tsv.gz is damaged or not gzip \(it is empty\)"),
         ("a.parquet", b"PAR1 and no more PAR1", "a.parquet is damaged or not Parquet"),
         ("a.parquet.gz", b"", "a.parquet.gz is of an unsupported kind; unpack it"),
+        ("a.csv", gzip.compress(b"text\n"), "a.csv, line 1 is gzip data, .* in .gz"),
+        ("a.csv", b"PK\x03\x04" + bytes(9), "a.csv, line 1 is a zip archive"),
+        ("a.jsonl", b"PAR1\x15\x04\x15", "line 1 is Parquet, .* name in .parquet"),
+        ("a.tsv", "text, or not\tb".encode("utf-16-le"), "iconv -f UTF-16LE -t"),
         ("a.csv.bz2", b"", "a.csv.bz2 ends in .bz2; it must be .csv, .tsv or .jsonl"),
     ],
 )
