@@ -294,6 +294,9 @@ def test_what_is_said_of_unlike_numbers_of_choices(tmp_path):
     columns = "sent1,sent2,ending0,ending1,ending2,label"
     examples = read(tmp_path, f"{columns}\nx,y,a,b,c,2\nx,y,a,b,,1\n")
     assert [example.choices for example in examples] == [("a", "b", "c"), ("a", "b")]
+    in_disorder = "label,ending10,ending2,ending1,sent2,sent1\n1,z,c,b,y,x\n"
+    [example] = read(tmp_path, in_disorder)
+    assert example.choices == ("b", "c", "z") and example.label == 1
     with pytest.raises(ValueError, match="line 2: ending1 is empty"):
         read(tmp_path, f"{columns}\nx,y,a,,c,2\n")
     missing = read(tmp_path, f"{columns}\nx,y,a,b,,2\n")

@@ -97,7 +97,8 @@ def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
     Raises:
         ValueError: a column is missing, or holds no text.
     """
-    endings = [name for name in row.values if _ENDING.fullmatch(name)]
+    # By their numbers, since a label is one, whatever the order of columns.
+    endings = sorted(filter(_ENDING.fullmatch, row.values), key=lambda n: int(n[6:]))
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
     if missing or len(endings) < 2:
         raise ValueError(
