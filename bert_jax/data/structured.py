@@ -166,7 +166,7 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     with open_parquet(source.path) as file:
         _require_text_column(file.schema_arrow, source, config.text_field)
         for batch in file.iter_batches(_ROWS_PER_BATCH, columns=columns):
-            column = batch.column(0)
+            column = batch.column(config.text_field)  # "a.b" also finds b in a
             if pyarrow.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             # As bytes, because they may not be valid UTF-8.

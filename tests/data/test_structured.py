@@ -125,10 +125,14 @@ TYPES = [
 def test_each_row_of_parquet_is_a_record(tmp_path, kind):
     texts = [None, "", " ", *(f"née {n % 7}\n\nx" for n in range(700))]
     column = pyarrow.array(texts).cast(kind)
-    table = pyarrow.table({"id": range(len(texts)), "body": column})
+    objects = [{"text": "another"}] * len(texts)  # "body.text" is in them, too
+    table = pyarrow.table({"body": objects, "body.text": column})
     parquet.write_table(table, tmp_path / "a.parquet", row_group_size=300)
     config = TextConfig(
-        input=(str(tmp_path / "a.parquet"),), output="", text_field="body", strict=True
+        input=(str(tmp_path / "a.parquet"),),
+        output="",
+        text_field="body.text",
+        strict=True,
     )
     dropped = collections.Counter()
     found = list(read_records(find_sources(config.input)[0], config, dropped))
