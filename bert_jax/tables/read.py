@@ -199,6 +199,8 @@ def _delimited_rows(
         head.append(line)
     separator, quoted = _separator(name, head, delimiter, notify)
     records = _records(itertools.chain(head, lines), name, separator, quoted)
+    if not quoted:
+        records = _telling_of_quotes(records, name, notify)
     _, header, problem = next(records, (1, [], ""))
     repeated = {name for name in header if header.count(name) > 1}
     if problem or repeated:
@@ -281,6 +283,28 @@ def _records(
             if fields:
                 yield number, fields, ""
         number = reader.line_num + 1  # a quoted field may span lines
+
+
+def _telling_of_quotes(
+    records: Iterator[tuple[int, list[str], str]],
+    name: str,
+    notify: Callable[[str], None],
+) -> Iterator[tuple[int, list[str], str]]:
+    """Yield records; tell of the first one whose fields are quoted, as in .csv."""
+    is_told = False
+    for number, fields, problem in records:
+        starts = [field for field in fields if field[:1] == '"']
+        is_quoted = any('""' in field[1:] for field in starts) or (
+            len(starts) == len(fields) > 1 and all(f[1:][-1:] == '"' for f in fields)
+        )
+        if is_quoted and not is_told:
+            notify(
+                f"{name}, line {number} has fields in quotes, which a .tsv has as "
+                "characters of the text. If they only enclose fields, give the file a "
+                "name in .csv."
+            )
+        is_told |= is_quoted
+        yield number, fields, problem
 
 
 @contextlib.contextmanager

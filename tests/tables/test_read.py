@@ -152,6 +152,19 @@ def test_one_column_whose_quoted_name_has_a_separator(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    "content",
+    ['"text"\t"label"\n"a"\t"b"\n', 'text\tlabel\n"a ""b"""\tc\n"d ""e"""\tf\n'],
+)
+def test_fields_in_quotes_are_told_in_tsv(content, tmp_path, capsys):
+    found = values(tmp_path, "a.tsv", content)
+    assert [*found[0].values()] == content.splitlines()[1].split("\t"), "as ever"
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"a.tsv, line {len(found)} has fields in quotes, which" in line
+    rows(tmp_path, "a.csv", content)
+    assert "in quotes" not in capsys.readouterr().err
+
+
 def test_missing_values_of_parquet(tmp_path):
     table = pa.table({"text": ["a", None], "label": [float("nan"), 1.0]})
     pq.write_table(table, tmp_path / "a.parquet")
