@@ -170,6 +170,16 @@ def test_labels_are_those_of_training():
     assert given.labels(examples) == LABELS
 
 
+def test_tags_of_entities_in_another_form_are_told():
+    for labels in (("O", "B_A", "I_A"), ("A-B", "A-I", "O"), ("B/A", "O")):
+        [line] = task(labels).label_warnings([])
+        assert line.startswith(
+            f"Tags such as {min({*labels} - {'O'})!r} are learned as"
+        )
+    for labels in (LABELS, ("O", "B-E", "I-E"), ("NN", "O", "V_B"), ("A_B", "A_I")):
+        assert task(labels).label_warnings([]) == []
+
+
 def test_training_files_from_which_nothing_can_be_learned():
     with pytest.raises(ValueError, match="^a.txt has no tags; nothing can be learned"):
         task().labels([Sentence(("a",), path="a.txt")])

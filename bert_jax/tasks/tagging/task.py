@@ -1,6 +1,7 @@
 """Token classification: a tag for each word, and the entities that the tags form."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -46,6 +47,8 @@ from bert_jax.tasks.tagging.scores import baseline, conlleval_scores, require_ta
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenization.graphemes import whole_characters
 
+_OTHER_PREFIX = re.compile(r"[BIES][_.:/|].+|.+[-_.:/|][BIES]")
+"""A tag of an entity that is not written as B-PER."""
 PUBLISHED = (
     ("train.txt", "valid.txt", "test.txt"),
     ("train.txt", "dev.txt", "test.txt"),
@@ -124,6 +127,16 @@ class TokenClassificationTask(FinetuningTask):
                 f"{first.path} has no entity: every tag is O; nothing can be learned."
             )
         return ("O", *sorted(tags - {"O"}))
+
+    def label_warnings(self, examples: Sequence[Sentence]) -> list[str]:
+        lines, others = super().label_warnings(examples), {*self.model.labels} - {"O"}
+        is_plain = learned_scheme(self.model) is None and "O" in self.model.labels
+        if is_plain and all(map(_OTHER_PREFIX.fullmatch, others)):
+            lines.append(
+                f"Tags such as {min(others)!a} are learned as plain labels, and scored "
+                "by accuracy alone; if they are of entities, write them as B-PER."
+            )
+        return lines
 
     def check(self, examples: Sequence[Sentence]) -> None:
         scheme, labels = learned_scheme(self.model), self.model.labels
