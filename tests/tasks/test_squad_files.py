@@ -89,6 +89,23 @@ def test_answers_in_every_form(tmp_path, form):
         assert example.answers == (() if example.impossible else (("Warsaw", 24),))
 
 
+def test_a_question_a_row_of_json(tmp_path):
+    """An array, objects of lines, or what other libraries have in `data`."""
+    rows = [qa(f"q{i}", answers=WARSAW[0]) | {"context": CONTEXT} for i in range(3)]
+    lines = "\ufeff" + "\n".join(map(json.dumps, rows))
+    path, found = tmp_path / "a.json", []
+    for content in (json.dumps(rows, indent=1), lines, json.dumps({"data": rows})):
+        path.write_text(content)
+        found.append(read(str(path), CONFIG))
+    assert found[0] == found[1] == found[2]
+    assert [example.id for example in found[0]] == ["q0", "q1", "q2"]
+    path.write_text(json.dumps({"data": [*rows, {"question": "Where?"}]}))
+    with pytest.raises(
+        ValueError, match=r"data\[3\] has no context; its fields are qu"
+    ):
+        read(str(path), CONFIG)
+
+
 def test_rows_that_say_little_or_wrong_things(tmp_path):
     row = {"question": "Where?", "context": CONTEXT}
     path = tmp_path / "a.jsonl"

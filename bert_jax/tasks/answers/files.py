@@ -4,7 +4,9 @@ Both releases have one format: 2.0 adds `is_impossible` (Rajpurkar et al. 2018).
 have a question a row.
 """
 
+import itertools
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,8 +16,8 @@ from etils import epath
 from bert_jax.config import ExamplesConfig
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.tables.damage import parse_rows
-from bert_jax.tables.json_lines import parse_json
-from bert_jax.tables.lines import read_text, require_file
+from bert_jax.tables.json_lines import json_row, parse_json
+from bert_jax.tables.lines import ended_lines, read_text, require_file, suffix_of
 from bert_jax.tables.read import is_table, table_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tasks.answers.rows import SquadExample
@@ -49,7 +51,7 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     """
     file = _file(path, config.path)
     skip = config.skip_damaged
-    if is_table(file):
+    if is_table(file) or _has_rows(file):
         rows = table_rows(file, config.delimiter)
         examples = parse_rows(file, rows, _example_of_row, skip)
     else:
@@ -59,11 +61,24 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     return examples
 
 
+def _has_rows(file: str) -> bool:
+    """Whether a .json is an array of questions, or has one a line."""
+    if suffix_of(file) != ".json" or not os.path.isfile(file):
+        return False
+    head = [*itertools.islice(filter(str.strip, ended_lines(file)), 2)]
+    if len(head) == 2 and head[0].lstrip()[0] == "{":
+        return all("question" in json_row(line, file).values for line in head)
+    return bool(re.match(r"\s*\[\s*\{", "".join(head)))
+
+
 def _json_rows(file: str) -> Iterator[TableRow]:
     """Return each question with its paragraph and article, or why there is none."""
     require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
     content = parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
     for article in _entries(_Entry(content, file), "data", ": "):
+        if isinstance(article.values, dict) and "question" in article.values:
+            yield TableRow(article.values, article.where)
+            continue
         for paragraph in _entries(article, "paragraphs"):
             for question in _entries(paragraph, "qas"):
                 entries = {
@@ -97,6 +112,8 @@ def _entries(parent: _Entry, name: str, separator: str = ".") -> Iterator[_Entry
 
 
 def _example_of_entry(row: TableRow) -> SquadExample:
+    if not isinstance(row.values.get("article"), _Entry):
+        return _example_of_row(row)
     article, paragraph, question = row.values.values()
     named = "title" in article.values
     title = _string(article.values, "title", article.where) if named else ""
