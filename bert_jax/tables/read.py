@@ -104,7 +104,7 @@ def source_rows(
 
     Fields of a .csv file may be quoted (RFC 4180). In a .tsv file, quotes are ordinary
     characters. A line of standard input, or of a file without a suffix, is JSON if it
-    begins with {, else a text. Blank lines are rows of texts, but not of tables.
+    begins with {, else a text. Blank lines are rows after texts, but not of tables.
 
     Args:
         source: a file, - for standard input, or a `MemoryTable`.
@@ -158,15 +158,15 @@ def _array(source: str) -> list[object] | None:
 
 def _text_rows(source: str, column: str) -> Iterator[TableRow]:
     name, num_blank = display_name(source), 0
-    may_be_json = suffix_of(source) in _ANY_LINES
+    may_be_json, is_json = suffix_of(source) in _ANY_LINES, False
     for number, line in enumerate(read_lines(source), 1):
         if source != STDIN and not line.strip():
-            num_blank += 1  # the last lines of a file may be blank
+            num_blank += not is_json  # the last lines of a file may be blank
             continue
         for before in range(number - num_blank, number):
             yield TableRow({column: ""}, f"{name}, line {before}")
         num_blank, where = 0, f"{name}, line {number}"
-        if may_be_json and line.lstrip().startswith("{"):
+        if is_json := may_be_json and line.lstrip().startswith("{"):
             yield json_row(line, where)
         else:
             yield TableRow({column: line}, where)

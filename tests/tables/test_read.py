@@ -72,6 +72,7 @@ def test_quotes_are_characters_in_tsv(tmp_path):
         ("a.csv", b"text,label\ngood,a\nbad,b\n"),
         ("a.tsv", b"text\tlabel\ngood\ta\nbad\tb\n"),
         ("a.jsonl", b'{"text":"good","label":"a"}\n{"text":"bad","label":"b"}\n'),
+        ("a.json", b'{"text":"good","label":"a"}\n{"text":"bad","label":"b"}\n'),
     ],
 )
 def test_ways_to_write_the_same_table(change, name, content, tmp_path):
