@@ -61,6 +61,7 @@ _NO_TEXT = "readme license licence copying changelog makefile".split()
 _SHARD = re.compile(r"(train|validation)-\d+-of-\d+\.npy")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _UNREADABLE = "directories that cannot be read"
+_MAX_KINDS = 16
 _COPIES = "copies of text in unfinished datasets"
 
 
@@ -153,7 +154,10 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         elif exists or "**" not in entry:
             files += _files_below(path, skipped)
     if skipped:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        most = dict(skipped.most_common(_MAX_KINDS))  # chapter.0001 has one of its own
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(most.items()))
+        if others := skipped.total() - sum(most.values()):
+            kinds += f" and {others} of {len(skipped) - len(most)} other kinds"
         say(f"input {entry}: not read are {kinds}; to read a file, name it.")
     for path in files:
         require_regular_file(path, "input")

@@ -104,6 +104,15 @@ def tree(folder, *names):
     return folder
 
 
+def test_files_of_many_kinds_that_are_not_read_are_told_in_a_short_line(
+    tmp_path, caplog
+):
+    tree(tmp_path, "a.txt", "x.py", "y.py", *(f"chapter.{i:04}" for i in range(99)))
+    with caplog.at_level("INFO"):
+        [source] = find_sources([str(tmp_path)])
+    assert source.name == "a.txt" and "1 .0014, 2 .py and 84 of 84 other" in caplog.text
+
+
 def test_a_directory_is_read_with_all_below_it(tmp_path, caplog):
     kept = "a.txt b.TXT.gz c/d/e.jsonl c/wiki_00 f.parquet".split()
     skipped = "README README.txt c/m.csv c/x.py c/y.py .git/z.txt c/.h.txt v/vocab.txt"
