@@ -37,7 +37,9 @@ def write_predictions(request: Request, output: str) -> str:
 
     Lines on the way say how far it is.
     """
-    num_rows = write_rows(prediction_rows(request, say), Path(output))
+    path = Path(output)
+    rows = prediction_rows(request, say, path.suffix.lower())
+    num_rows = write_rows(rows, path)
     return f"{output}: {num_rows:,} predictions of {display_name(request.source)}."
 
 

@@ -25,6 +25,7 @@ from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.lines import STDIN, chunks, display_name, suffix_of
 from bert_jax.tables.read import is_table, source_rows
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
+from bert_jax.tables.write import require_one_table
 from bert_jax.tasks.answers.spans import require_null_answers
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Example, Prediction
@@ -109,15 +110,19 @@ class RowPredictor:
             )
         return itertools.chain(head, rows)
 
-    def check(self, source: str) -> int:
+    def check(self, source: str, kind: str = ".jsonl") -> int:
         """Return the number of rows of a file, before any is computed.
 
+        Args:
+            kind: the suffix of the output.
+
         Raises:
-            ValueError: rows cannot be used and may not be left out, or all cannot.
+            ValueError: rows cannot be used and may not be left out, or all cannot; or
+                what is copied of them does not fit into one table.
         """
         errors, parse = RowErrors(source), self._parser()
-        for row in self._rows(source):
-            errors.parse(row, parse)
+        entries = (errors.parse(row, parse) for row in self._rows(source))
+        require_one_table((entry[0] for entry in entries if entry is not None), kind)
         errors.settle(self.request.skip_damaged, NULL, SKIP_DAMAGED)
         return errors.num_rows
 
@@ -214,7 +219,7 @@ class RowPredictor:
 
 
 def prediction_rows(
-    request: Request, tell: Callable[[str], None]
+    request: Request, tell: Callable[[str], None], kind: str = ".jsonl"
 ) -> Iterator[list[JsonObject]]:
     """Yield chunks of predictions for the rows of a request's source.
 
@@ -223,6 +228,7 @@ def prediction_rows(
 
     Args:
         tell: takes lines that say how far it is.
+        kind: the suffix of the output.
 
     Raises:
         ValueError: as `RowPredictor`, `check` and `predict`.
@@ -230,7 +236,7 @@ def prediction_rows(
     predictor, source = RowPredictor(request), request.source
     errors, num_rows = RowErrors(display_name(source)), 0
     if source != STDIN:
-        num_rows = predictor.check(source)
+        num_rows = predictor.check(source, kind)
         if is_table(source) and not num_rows:
             raise ValueError(f"{source} has no rows; it must have at least one.")
     progress = Progress("rows", num_rows, tell)

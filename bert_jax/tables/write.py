@@ -41,7 +41,7 @@ def write_rows(
     """
     require_output_file(path, *SUFFIXES)
     kind = path.suffix.lower()
-    columns = _Columns(typed=kind == ".parquet")
+    columns = _Columns(kind)
     with atomic_file(path) as output, temporary_beside(path) as lines:
         if kind == ".jsonl":
             lines = output
@@ -56,6 +56,18 @@ def write_rows(
             elif kind == ".parquet":
                 _write_parquet(lines, columns, output)
     return num_rows
+
+
+def require_one_table(rows: Iterator[JsonObject], kind: str) -> None:
+    """Raise ValueError if `write_rows` would refuse rows: before they are computed.
+
+    Args:
+        kind: one of SUFFIXES.
+    """
+    columns = _Columns(kind)
+    while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
+        if kind != ".jsonl":
+            columns.add(chunk)
 
 
 def _write_lines(
@@ -76,19 +88,19 @@ def _write_lines(
 
 
 class _Columns:
-    """The columns of all rows so far and, if `typed`, their types."""
+    """The columns of all rows so far and, for .parquet files, their types."""
 
-    def __init__(self, typed: bool) -> None:
+    def __init__(self, kind: str) -> None:
         self.names: dict[str, None] = {}
         self.schema: Any = None
-        self._typed = typed
+        self._is_typed = kind == ".parquet"
 
     def add(self, rows: Sequence[JsonObject]) -> list[JsonObject]:
         """Return more rows with a field for each of their columns."""
         flat = [_flat(row) for row in rows]
         for row in flat:
             self.names |= dict.fromkeys(row)
-        if self._typed:
+        if self._is_typed:
             self._add_types(flat)
         return flat
 

@@ -178,6 +178,21 @@ def test_an_error_on_the_way_leaves_no_file(model, tmp_path, refused):
     assert list(tmp_path.iterdir()) == [bad]
 
 
+def test_a_column_of_several_types_is_refused_before_rows_are_computed(
+    model, tmp_path, refused, caplog
+):
+    source = tmp_path / "a.jsonl"
+    ids = [*range(1100), "x"]
+    rows = ({"id": i, "review": "The judge reads."} for i in ids)
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    where = ["predict", "--model", str(model), "--input", str(source)]
+    for output in (["a.parquet"], ["corpus", "--format", "parquet"]):
+        place = [str(tmp_path / output[0]), *output[1:]]
+        assert "of several types (" in refused(*where, "--output", *place)
+    assert "/1,101 rows" not in caplog.text
+    assert not list(tmp_path.glob("**/*.parquet"))
+
+
 def test_a_column_of_several_types_needs_json(tmp_path):
     chunks = [[{"a": 1}], [{"a": "one"}]]
     assert write_rows(chunks, tmp_path / "a.jsonl") == 2

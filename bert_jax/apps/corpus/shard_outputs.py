@@ -63,7 +63,7 @@ class PredictShards(ShardJob):
         )
 
     def check(self, loaded: RowPredictor, shard: Shard) -> None:
-        loaded.check(shard.path)
+        loaded.check(shard.path, self.suffix)
 
     def write(
         self,
