@@ -66,10 +66,13 @@ def config_for_hours(
     first_step = config.data.first_step
     step, num_measured = _seconds_a_step(run, hours * 3600)
     rows = min(num_validation_rows, config.eval_rows or num_validation_rows)
-    evaluations = rows / config.batch_size / config.eval_every
-    fitting = hours * 3600 / (step * (1 + _FORWARD * evaluations))
+    evaluation = _FORWARD * rows / config.batch_size
+    # A run is evaluated after its last step, however rarely before.
+    fitting, every = hours * 3600 / step, config.eval_every
+    fitting = min(fitting / (1 + evaluation / every), fitting - evaluation)
     takes = f"a step, which takes {step:.3g} s here"
-    require(fitting >= 1, f"hours={hours:g} is too short for {takes}; give more.")
+    ends = f", and the evaluation at the end, {step * evaluation:.3g} s"
+    require(fitting >= 1, f"hours={hours:g} is too short for {takes}{ends}; give more.")
     require(
         first_step + fitting < MAX_INT,
         f"hours={hours:g} is too long for {takes}: a run has at most {MAX_INT:,} "

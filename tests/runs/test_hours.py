@@ -51,6 +51,17 @@ def test_an_evaluation_takes_the_rows_that_it_scores(small_config, monkeypatch):
     assert hours.config_for_hours(run, 0.1, 1000).num_steps == 84
 
 
+def test_the_evaluation_after_the_last_step_counts(small_config, monkeypatch):
+    """1,000 rows in batches of 8 take as long as 41.7 steps, once in 360."""
+    monkeypatch.setattr(hours, "_seconds_a_step", lambda run, seconds: (0.1, 10))
+    config = dataclasses.replace(small_config, eval_every=10_000, eval_rows=0)
+    run = SimpleNamespace(config=config, resume=None)
+    assert hours.config_for_hours(run, 0.01, 1000).num_steps == 320
+    says = r"a step, which takes 0.1 s here, and the evaluation at the end, 4.17 s; giv"
+    with pytest.raises(ValueError, match=f"hours=0.001 is too short for {says}"):
+        hours.config_for_hours(run, 0.001, 1000)
+
+
 def test_hours_set_the_length_of_a_second_phase(
     small_config, pretrained, tmp_path, monkeypatch, capsys
 ):
