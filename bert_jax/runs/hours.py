@@ -121,9 +121,11 @@ def with_steps(config: PretrainConfig, num_steps: int) -> PretrainConfig:
     def scaled(steps: int) -> int:
         return round(steps * num_steps / config.num_steps)
 
+    optimizer, decay_steps = config.optimizer, scaled(config.optimizer.decay_steps)
+    end, warmup_steps = decay_steps or num_steps, scaled(optimizer.warmup_steps)
+    if optimizer.schedule == "constant":  # where both meet, both may be rounded up
+        warmup_steps = min(warmup_steps, end - round(optimizer.decay_share * end))
     optimizer = dataclasses.replace(
-        config.optimizer,
-        warmup_steps=scaled(config.optimizer.warmup_steps),
-        decay_steps=scaled(config.optimizer.decay_steps),
+        optimizer, warmup_steps=warmup_steps, decay_steps=decay_steps
     )
     return dataclasses.replace(config, num_steps=num_steps, optimizer=optimizer)

@@ -62,6 +62,14 @@ def test_the_evaluation_after_the_last_step_counts(small_config, monkeypatch):
         hours.config_for_hours(run, 0.001, 1000)
 
 
+def test_a_warm_up_that_meets_the_decay_ends_there(small_config):
+    """Half of 11 steps is 6, rounded, and so is the decay."""
+    optimizer = OptimizerConfig("muon", 1e-3, "constant", 50, decay_share=0.5)
+    config = dataclasses.replace(small_config, num_steps=100, optimizer=optimizer)
+    assert hours.with_steps(config, 11).optimizer.phases(11) == (5, 5)
+    assert hours.with_steps(config, 12).optimizer.phases(12) == (6, 6)
+
+
 def test_hours_set_the_length_of_a_second_phase(
     small_config, pretrained, tmp_path, monkeypatch, capsys
 ):
