@@ -160,6 +160,7 @@ class _TrainingRun:
             if self._step and not is_saved:
                 self._save(must_succeed=True)
             saved = self._saved_step == self._step
+            self._report_checkpoints()
             raise faults.InterruptedRun(stop.signal_number, self._step, saved) from None
         if scores is None:
             self._report.say("There are no validation rows to evaluate on.")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from run_helpers import assert_same_run, logged_lines
 import bert_jax
 from bert_jax.config import PretrainConfig
 from bert_jax.runs.pretraining import pretrain
+from bert_jax.training.faults import InterruptedRun
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,18 @@ def test_they_get_the_lines_of_the_log_and_complete_checkpoints(recorded):
     assert [path for _, path in checkpoints] == [
         epath.Path(workdir) / "checkpoints" / str(step) for step in (2, 4)
     ]
+
+
+def test_they_get_the_checkpoint_with_which_a_signal_ends_the_run(config, tmp_path):
+    class Stopped(Recorder):
+        def on_log(self, step, scalars):
+            if step == 3:
+                signal.raise_signal(signal.SIGTERM)
+
+    recorder = Stopped()
+    with pytest.raises(InterruptedRun, match="at step 3, with a checkpoint"):
+        pretrain(config, tmp_path / "run", callbacks=[recorder])
+    assert [step for step, _ in recorder.of("checkpoint")] == [2, 3]
 
 
 @pytest.mark.slow
