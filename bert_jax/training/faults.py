@@ -121,7 +121,7 @@ class StopSignals:
 class Watchdog:
     """While entered, aborts the process if `beat` is not called for some minutes.
 
-    Until the first call another limit applies, since the first step compiles. The stack
+    Until the first step has ended another limit applies, since it compiles. The stack
     of every thread is printed, then the process ends with SIGABRT (exit code 134);
     launchers start it again.
     """
@@ -145,10 +145,11 @@ class Watchdog:
         if self._thread.is_alive():
             self._thread.join()
 
-    def beat(self) -> None:
-        """Restart the countdown."""
+    def beat(self, has_trained: bool = True) -> None:
+        """Restart the countdown; the limit is the later one once a step has ended."""
         self._last = time.monotonic()
-        self._minutes, self._option = self._later_minutes, "hang_timeout_minutes"
+        if has_trained:
+            self._minutes, self._option = self._later_minutes, "hang_timeout_minutes"
 
     def _watch(self) -> None:
         shortest = min(filter(None, (self._minutes, self._later_minutes)))

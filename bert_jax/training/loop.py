@@ -275,7 +275,7 @@ class _TrainingRun:
 
     def _stop_signal(self) -> int:
         """Return a stop signal that any process received, or 0; a collective."""
-        self._watchdog.beat()
+        self._watchdog.beat(self.has_trained())
         number = self._async_max.all_reduce(self._signals.received or 0)
         return number if number > faults.RETRY_SAVE else 0
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
@@ -454,6 +455,17 @@ def test_a_first_step_that_hangs_is_ended_too():
     )
     assert done.returncode == -signal.SIGABRT
     assert "0.01 minutes (first_step_timeout_minutes)" in done.stderr
+
+
+def test_an_evaluation_before_the_first_step_leaves_it_its_limit(monkeypatch):
+    """As of a fine-tuned model that is trained on, or of a checkpoint at a resume."""
+    aborted = threading.Event()
+    monkeypatch.setattr(os, "abort", aborted.set)
+    with Watchdog(0.001, 60.0) as watchdog:
+        watchdog.beat(has_trained=False)
+        assert not aborted.wait(0.3)
+        watchdog.beat()
+        assert aborted.wait(20.0)
 
 
 def test_the_watchdog_can_be_off():
