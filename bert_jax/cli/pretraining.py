@@ -94,6 +94,8 @@ def split_shape(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
 
 
 def pretrain(options: PretrainOptions) -> None:
+    if options.print_config and options.hours is not None:
+        raise UsageError("--hours is measured when a run begins; drop --print-config.")
     if options.print_config:
         print(config_json(options.config))
         return

@@ -119,6 +119,11 @@ HOURS = [
         ("--hours=two",),
     ),
     Case(
+        "hours-to-print",
+        for_hours("2", "--print-config"),
+        ("--hours is measured when a run begins; drop --print-config",),
+    ),
+    Case(
         "hours-to-extend",
         for_hours("2", "--extend"),
         ("--hours is of a run's start; --extend needs --num-steps",),
