@@ -300,6 +300,9 @@ class _TrainingRun:
         checkpoints = self._checkpoints
         write = checkpoints.save_or_raise if must_succeed else checkpoints.save
         params, interval = rest.pop("params"), self._interval.sums()
+        # Report the save before: this one may remove it, once it is complete.
+        checkpoints.wait()
+        self._report_checkpoints()
         write(self._step, params, rest, self._report.flush, interval)
         for message in checkpoints.take_messages():
             self._report.say(message)

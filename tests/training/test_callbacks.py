@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,23 @@ def test_they_get_the_checkpoint_with_which_a_signal_ends_the_run(config, tmp_pa
     with pytest.raises(InterruptedRun, match="at step 3, with a checkpoint"):
         pretrain(config, tmp_path / "run", callbacks=[recorder])
     assert [step for step, _ in recorder.of("checkpoint")] == [2, 3]
+
+
+def test_a_checkpoint_is_there_when_they_get_it(config, tmp_path):
+    """Also the only one that is kept, where the next is complete at their call."""
+
+    class Late(Recorder):
+        def on_evaluation(self, step, scores):
+            while (tmp_path / "run" / "checkpoints" / str(step - 1)).exists():
+                time.sleep(0.01)
+
+    recorder, each = Late(), {"keep_checkpoints": 1, "checkpoint_every": 1}
+    pretrain(
+        dataclasses.replace(config, num_steps=2, **each),
+        tmp_path / "run",
+        callbacks=[recorder],
+    )
+    assert [step for step, _ in recorder.of("checkpoint")] == [1, 2]
 
 
 @pytest.mark.slow
