@@ -288,9 +288,8 @@ class _TrainingRun:
         problem = "its update was skipped" if int(self._state.skipped_in_a_row) else ""
         if not problem and (names := nonfinite_names(self._state.params)):
             problem = f"{names[0]} and {len(names) - 1} other parameters are not finite"
-        if problem and (
-            self._step == self._config.num_steps or self._has_lost_patience()
-        ):
+        is_end = self._step == self._config.num_steps or self._has_lost_patience()
+        if problem and is_end:
             raise faults.DivergedRun(f"Step {self._step} cannot be saved: {problem}")
         if problem:
             self._report.say(f"No checkpoint at step {self._step}: {problem}.")
