@@ -22,6 +22,7 @@ from bert_jax.model.layers import (
     LayerNorm,
     activation,
     kernel_init,
+    store,
     target_device,
 )
 
@@ -101,8 +102,7 @@ class SelfAttention(nn.Module):
             Dense(c.hidden_size, c, name=name)(hidden)
             for name in ("query", "key", "value")
         )
-        # Stored only for distillation, which asks for it.
-        self.sow("internals", "projections", (query, key, value))
+        store(self, "internals", "projections", (query, key, value))  # to distil
         if visible.num_cached is not None:
             key = self._cached("keys", key, visible)
             value = self._cached("values", value, visible)
@@ -137,8 +137,7 @@ class SelfAttention(nn.Module):
         dropout = Dropout(rate, swapped)
 
         def kept(probabilities: Float[Array, "B N T S"]) -> Float[Array, "B N T S"]:
-            # Stored only for `layer_attention`, which asks for it.
-            self.sow("attention", "probabilities", probabilities)
+            store(self, "attention", "probabilities", probabilities)
             return dropout(probabilities, deterministic)
 
         return plain_attention(query, key, value, visible, heads, kept)
@@ -270,8 +269,7 @@ class Encoder(nn.Module):
         states = [embedded]
         for layer in self.layers:
             states.append(layer(states[-1], visible, deterministic))
-        # Stored only for distillation, which asks for it.
-        self.sow("internals", "states", states)
+        store(self, "internals", "states", states)  # to distil
         return states
 
     def token_table(self) -> Float[Array, "V D"]:

@@ -65,6 +65,12 @@ def parameter(
     return jnp.asarray(value)
 
 
+def store(module: nn.Module, collection: str, name: str, values: Any) -> None:
+    """Store values where `apply` asks for their collection; `init` has none of them."""
+    if not module.is_initializing():
+        module.sow(collection, name, values)
+
+
 class Dense(nn.Module):
     """A dense layer that computes in `config.dtype` with float32 parameters.
 

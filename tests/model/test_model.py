@@ -82,6 +82,14 @@ def test_the_parameter_tree_is_the_promised_one(params):
     assert tree == json.loads(GOLDEN.read_text())
 
 
+def test_init_draws_parameters_alone():
+    """A loop of Flax hands all else on, where each step would append to it."""
+    ids = jnp.zeros((1, 8), jnp.int32)
+    init = Encoder(BertConfig.tiny(vocab_size=40)).init
+    drawn = jax.eval_shape(init, jax.random.key(0), ids, ids, ids == 0)
+    assert drawn.keys() == {"params"}
+
+
 def test_how_parameters_start(params):
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = path_name(path)
