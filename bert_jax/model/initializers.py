@@ -105,7 +105,8 @@ def _with_waves(config: BertConfig, flat: Flat) -> Flat:
     amplitude = (
         (2 * config.hidden_size / columns) ** 0.5 * CUT * config.initializer_range
     )
-    table = jnp.zeros_like(flat[POSITIONS]).at[:, :columns].set(amplitude * waves)
+    waves = (amplitude * waves).astype(np.float32)
+    table = jnp.zeros_like(flat[POSITIONS]).at[:, :columns].set(waves)
     return flat | {POSITIONS: table}
 
 
@@ -174,7 +175,8 @@ def _set_head(
 ) -> None:
     """Set the columns of a head in the kernel of queries or keys."""
     first = head * kernel.shape[1]
-    flat[path] = flat[path].at[:, first : first + kernel.shape[1]].set(kernel)
+    columns = slice(first, first + kernel.shape[1])
+    flat[path] = flat[path].at[:, columns].set(kernel.astype(flat[path].dtype))
 
 
 INITIALIZERS: dict[str, Callable[[BertConfig, Flat], Flat]] = {

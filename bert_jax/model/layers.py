@@ -58,7 +58,7 @@ def parameter(
     """
     value: Any = module.get_variable("params", name)
     if value is None:
-        value = module.param(name, init, shape)
+        value = module.param(name, init, shape, jnp.float32)
     elif np.shape(value) != shape:
         path = "/" + "/".join(module.path)
         raise ScopeParamShapeError(name, path, np.shape(value), shape)

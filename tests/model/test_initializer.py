@@ -131,3 +131,11 @@ def test_matching_heads_need_two_segments_and_width(changes, message):
         config = dataclasses.replace(config, hidden_size=48, num_attention_heads=4)
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(config, initializer="matching", **changes)
+
+
+def test_parameters_are_float32_in_a_program_of_float64():
+    config = four_heads(128, vocab_size=30, initializer="matching")
+    with jax.enable_x64(True):
+        init = functools.partial(init_params, config)
+        shapes = jax.eval_shape(init, jax.random.key(0))
+    assert {str(leaf.dtype) for leaf in jax.tree.leaves(shapes)} == {"float32"}
