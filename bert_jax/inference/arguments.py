@@ -37,11 +37,19 @@ def as_several(values: Any) -> tuple[Any, int | slice]:
     return values, slice(None)
 
 
+def is_several(value: object) -> bool:
+    """Return whether a value is an ordered collection, of which each item is one."""
+    is_one = isinstance(value, str | bytes | bytearray | Mapping | Set)
+    is_scalar = getattr(value, "ndim", 1) == 0  # an array without an axis
+    return isinstance(value, Iterable) and not (is_one or is_scalar)
+
+
 def require_text(name: str, value: object) -> str:
     """Return the value; raise ValueError unless it is a str that UTF-8 can encode."""
     if not isinstance(value, str):
+        shown = " ".join(repr(value).split())  # that of an array has several lines
         raise ValueError(
-            f"{name}={value!r:.80} is of type {type(value).__name__}; it must be a str."
+            f"{name}={shown:.80} is of type {type(value).__name__}; it must be a str."
         )
     try:
         value.encode()
@@ -50,7 +58,7 @@ def require_text(name: str, value: object) -> str:
             f"{name}={value!r:.80} holds half of a surrogate pair at {error.start}, "
             "which is not a character; correct it."
         ) from error
-    return value
+    return str(value)  # of NumPy's class, too
 
 
 def require_texts(name: str, values: object) -> list[str]:
@@ -69,7 +77,7 @@ def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
     examples: list[tuple[str, ...]] = []
     for i, value in enumerate(_as_list(name, values)):
         item = f"{name}[{i}]"
-        if isinstance(value, tuple | list):
+        if is_several(value):
             texts = tuple(require_texts(item, value))
         else:
             texts = (require_text(item, value),)
@@ -97,7 +105,7 @@ def require_two_sides(
     Raises:
         ValueError: they are neither.
     """
-    if not isinstance(first, list | tuple):
+    if not is_several(first):
         return [(require_text(names[0], first), require_text(names[1], second))]
     sides = require_texts(names[0], first), require_texts(names[1], second)
     if len(sides[0]) != len(sides[1]):
@@ -125,10 +133,9 @@ def require_bool(name: str, value: object) -> bool:
 def _as_list(name: str, values: object) -> list[object]:
     if isinstance(values, str):
         raise ValueError(f"{name} is one string; pass a list of them, as in [text].")
-    unordered = isinstance(values, Mapping | Set | bytes | bytearray)
-    if unordered or not isinstance(values, Iterable):
+    if not is_several(values):
         raise ValueError(
             f"{name}={values!r:.80} is of type {type(values).__name__}; it must be a "
             "list of texts."
         )
-    return list(values)
+    return list(cast(Iterable[object], values))

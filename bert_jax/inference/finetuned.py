@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import Params
 from bert_jax.inference.arguments import (
+    is_several,
     one_or_several,
     require_count,
     require_text,
@@ -95,8 +96,9 @@ class FinetunedPredictor:
             ValueError: the model was not fine-tuned on questions, or `null_threshold`
                 is given and it was on answerable ones alone.
         """
-        several, names = isinstance(question, list | tuple), ("question", "context")
+        several, names = is_several(question), ("question", "context")
         if several and isinstance(context, str):
+            question = list(question)
             context = [context] * len(question)
         pairs = require_two_sides(question, context, names)
         rows: list[JsonObject] = [dict(zip(names, pair, strict=True)) for pair in pairs]

@@ -13,7 +13,12 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
 from bert_jax.config.model import Params
-from bert_jax.inference.arguments import require_count, require_text, require_texts
+from bert_jax.inference.arguments import (
+    is_several,
+    require_count,
+    require_text,
+    require_texts,
+)
 from bert_jax.inference.batching import (
     Program,
     compiled,
@@ -85,7 +90,7 @@ def masked_segments(
 
 def fillings(model: Model, text: Any, k: int, batch_size: int) -> Any:
     """Return the k most probable tokens for each mask."""
-    is_list = isinstance(text, list | tuple)
+    is_list = is_several(text)
     texts = require_texts("text", text if is_list else [require_text("text", text)])
     require_head(model, "masked_lm", "fill_mask")
     require_attention(model, "bidirectional", "fill_mask")

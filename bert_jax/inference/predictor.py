@@ -17,6 +17,7 @@ from bert_jax.config.model import Params
 from bert_jax.inference import evaluation
 from bert_jax.inference.arguments import (
     as_several,
+    is_several,
     one_or_several,
     require_count,
     require_texts,
@@ -263,7 +264,7 @@ class Predictor(FinetunedPredictor):
         """
         pairs = require_two_sides(first, second)
         follows = follow_probabilities(self.model, pairs, batch_size)
-        return follows if isinstance(first, list | tuple) else follows[0]
+        return follows if is_several(first) else follows[0]
 
     @one_or_several
     def embed(

@@ -10,7 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from bert_jax.inference.arguments import require_texts
 
 SCRIPT = """
 import json, sys, jax.numpy as jnp, numpy as np, bert_jax
@@ -34,6 +37,9 @@ same = [
     bert.search(texts, jnp.array(expected), k=np.int64(2)).indices.tolist()
     == [[0, 1], [1, 0]],
     bert.similarity(np.arange(16), texts).shape == (2,),
+    bert.fill_mask(np.array(["a [MASK]"])) == bert.fill_mask(["a [MASK]"]),
+    bert.next_sentence(np.array(texts), iter(texts))
+    == bert.next_sentence(texts, texts),
     bert.features([]) == [] == bert.features([], layers=np.array([-1, 0])),
 ]
 print(json.dumps({"found": found, "same": same}))
@@ -78,6 +84,10 @@ REFUSED = [
     ('bert.choose("a", ["b", 3])', r"choices\[1\]=3 is of type int"),
     ("bert.features([None])", r"texts\[0\]=None is of type NoneType"),
     ('bert.features(["a"], layers=-1)', "layers=-1 must be a list, such as"),
+    ("bert.embed(np.array('a'))", "texts=array.* is of type ndarray"),
+    ("bert.embed(np.zeros((2, 99)))", r"texts\[0\]=array.* is of type ndarray"),
+    ("bert.classify(np.array([['a', 'b', 'c']]))", r"texts\[0\] has 3 texts"),
+    ("bert.answer(np.array(['a', 'b']), ['c'])", "question has 2 texts and"),
     ('bert.embed(["a"], prompt=5)', "prompt=5 must be a text, or None"),
     ('bert.embed(["a"], prompt=["b"])', r"prompt=\['b'\] must be a text"),
     (
@@ -119,4 +129,9 @@ def test_d_arguments_of_the_wrong_type(number, answers):
 
 
 def test_texts_may_come_in_arrays_and_generators(answers):
-    assert answers["same"] == [True] * 7
+    assert answers["same"] == [True] * 9
+
+
+def test_texts_of_an_array_are_strings_of_python():
+    """Where a task takes the values of JSON alone, NumPy's class was a KeyError."""
+    assert {type(text) for text in require_texts("texts", np.array(["a"]))} == {str}
