@@ -11,6 +11,7 @@ from squad_texts import CONTEXT, ask, perfect_outputs, qa, squad_json, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.tables.memory import MemoryTable
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.answers.files import question_from_row, read
 from bert_jax.tasks.answers.rows import SquadExample
@@ -121,6 +122,14 @@ def test_rows_that_say_little_or_wrong_things(tmp_path):
         path.write_text(json.dumps(row | more))
         with pytest.raises(ValueError, match=message):
             read(str(path), CONFIG)
+
+
+def test_values_that_json_has_not_are_named():
+    row = {"question": "Where?", "context": CONTEXT, "answers": []}
+    for more, kind in (({"context": b"x"}, "bytes"), ({"answers": {"x"}}, "set")):
+        table: str = MemoryTable([row | more])
+        with pytest.raises(ValueError, match=f"row 1: .* holds a value of type {kind}"):
+            read(table, CONFIG)
 
 
 def test_a_misplaced_answer_is_marked(tmp_path):

@@ -236,11 +236,16 @@ def _is_empty(answer: Any) -> bool:
     return text is None or (isinstance(text, str) and not text.strip())
 
 
+def _kind(value: object) -> str:
+    """Return what a value is; Parquet and rows in memory hold more than JSON."""
+    return _JSON_TYPES.get(type(value)) or f"a value of type {type(value).__name__}"
+
+
 def _field(values: object, name: str, type_: type, where: str) -> Any:
     """Return the field `name` of an object; raise ValueError unless it is a `type_`."""
     if not isinstance(values, dict):
         raise ValueError(
-            f"{where}: {_JSON_TYPES[type(values)]} in place of an object with "
+            f"{where}: {_kind(values)} in place of an object with "
             f"{name!r}, as SQuAD's files have it."
         )
     if name not in values:
@@ -248,8 +253,7 @@ def _field(values: object, name: str, type_: type, where: str) -> Any:
     value = values[name]
     if type(value) is not type_:
         raise ValueError(
-            f"{where}: {name!r} holds {_JSON_TYPES[type(value)]}; it must be "
-            f"{_JSON_TYPES[type_]}."
+            f"{where}: {name!r} holds {_kind(value)}; it must be {_JSON_TYPES[type_]}."
         )
     return value
 
