@@ -38,6 +38,7 @@ def task(mean=0.0, deviation=1.0, **data):
         (-1e30, 1e30, 3e30),
         (1_700_000_000, 1_700_000_001, 1_700_000_002),
         (1.5, 2.5),
+        (-1, 1),
     ],
 )
 def test_numbers_are_learned_in_deviations_and_given_back(labels):

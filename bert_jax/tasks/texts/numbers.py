@@ -44,12 +44,13 @@ class NumberTask(TextTask):
             return super().targets(examples)
         values = np.array([example.label for example in examples], np.float64)
         mean, deviation = float(values.mean()), float(values.std())
-        # What is 0 in float32 cannot be in a configuration.
+        # What is 0 in float32 cannot be in a configuration; (0, 1) is of older models.
         small = SMALLEST_FLOAT32
-        return (
-            mean if abs(mean) >= small else 0.0,
-            max(deviation, small) if np.ptp(values) else 1.0,
-        )
+        mean = mean if abs(mean) >= small else 0.0
+        deviation = max(deviation, small) if np.ptp(values) else 1.0
+        if (mean, deviation) == (0, 1):
+            deviation = float(np.nextafter(1, 2))
+        return mean, deviation
 
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
         """Return none: numbers have no names."""
