@@ -95,9 +95,11 @@ def test_lines_of_json(tmp_path):
     rows = [
         {"context": "a", "question": "b?", "choices": ["c", "d", "e"], "answer": 1},
         {"context": "a", "choices": ["c", "d", "e"]},
+        {"context": "a", "question": None, "choices": ["c", "d", "e"], "answer": 2.0},
     ]
     text = "\n".join(map(json.dumps, rows))
-    first, second = read(tmp_path, text, "a.jsonl", label_column="answer")
+    first, second, third = read(tmp_path, text, "a.jsonl", label_column="answer")
+    assert (third.question, third.label) == ("", 2), "as a column of Parquet has them"
     assert (first.question, first.choices, first.label) == ("b?", ("c", "d", "e"), 1)
     assert (second.question, second.label) == ("", None)
 

@@ -109,7 +109,7 @@ def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
         endings.pop()
     choices = [text_of(row, name) for name in endings]
     label = row.values.get(label_column)
-    start = text_of(row, "sent2") if row.values["sent2"] not in (None, "") else ""
+    start = _optional_text(row, "sent2")
     return _example(row, text_of(row, "sent1"), choices, label, start)
 
 
@@ -129,9 +129,12 @@ def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
             f"{row.where}: choices={choices!r:.40} must be a list of at least two "
             "texts."
         )
-    question = text_of(row, "question") if "question" in row.values else ""
-    label = row.values.get(label_column)
+    question, label = _optional_text(row, "question"), row.values.get(label_column)
     return _example(row, text_of(row, "context"), choices, label, question)
+
+
+def _optional_text(row: TableRow, column: str) -> str:
+    return text_of(row, column) if row.values.get(column) not in (None, "") else ""
 
 
 def _example(
@@ -149,8 +152,8 @@ def _example(
 def _label_index(label: object, where: str) -> int:
     if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9} *", label):
         return int(label)
-    if type(label) is int:
-        return label
+    if type(label) is int or (isinstance(label, float) and label.is_integer()):
+        return int(label)
     raise ValueError(
         f"{where}: label={label!r:.40} must be the number of the right choice, from 0."
     )
