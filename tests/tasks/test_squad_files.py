@@ -289,6 +289,7 @@ def test_a_question_of_a_user():
     assert example == SquadExample("line 1", "", "Where?", CONTEXT)
     assert not example.has_label
     assert question_from_row(TableRow(values | {"id": 7}, "line 1")).id == "7"
+    assert question_from_row(TableRow(values | {"id": None}, "line 1")).id == "line 1"
 
 
 @pytest.mark.parametrize(

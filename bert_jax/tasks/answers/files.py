@@ -153,7 +153,9 @@ def question_from_row(row: TableRow) -> SquadExample:
     question, context = (
         _text(row.values, name, row.where) for name in ("question", "context")
     )
-    return SquadExample(str(row.values.get("id", row.where)), "", question, context)
+    id_ = row.values.get("id")
+    id_ = row.where if id_ in (None, "") else str(id_)
+    return SquadExample(id_, "", question, context)
 
 
 def _file(name: str, directory: str) -> str:
