@@ -5,12 +5,14 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bert_jax.config.checks import require
 from bert_jax.inference.batching import numbered
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.row_predictions import Request, prediction_rows
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import require_output_file
 from bert_jax.tables.lines import STDIN, display_name, read_lines, require_file
+from bert_jax.tables.read import is_table
 from bert_jax.tables.standard_input import announce_typing
 from bert_jax.tables.write import write_rows
 from bert_jax.terminal.messages import say
@@ -57,6 +59,11 @@ def write_feature_file(
     num_lines = 0
     if input != STDIN:
         require_file(input, "name one, or - for standard input.")
+        require(
+            not is_table(input),
+            f"{input} is a table, and a text a line is read; write its texts to a "
+            ".txt file, or call bert.features(texts) in Python.",
+        )
         num_lines = sum(1 for _ in read_lines(input))
 
     def chunks() -> Iterator[list[Features]]:

@@ -116,6 +116,14 @@ def test_files_that_have_no_features(
     assert list(tmp_path.iterdir()) == [source], "nothing half-written"
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl.gz", "a.parquet"])
+def test_a_table_is_no_file_of_texts(name, pretrained, tmp_path, refused):
+    (tmp_path / name).write_text("text,label\nRain.,1\n")
+    options = ["--input", tmp_path / name, "--output", tmp_path / "out.npz"]
+    error = refused("features", pretrained, *options, unchanged=tmp_path)
+    assert f"{name} is a table, and a text a line is read; write its texts to" in error
+
+
 def test_a_byte_order_mark_is_no_text(pretrained, tmp_path):
     options = ["--model", str(pretrained), "--output", str(tmp_path / "out.jsonl")]
     options.append("--overwrite")
