@@ -1,6 +1,7 @@
 """The model that `teacher` names: what a run learns from besides its data."""
 
 import dataclasses
+import shlex
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -195,10 +196,13 @@ def finetuning_teacher(
         fields.append("labels")
     for field in fields:
         theirs, ours = getattr(teacher.config, field), getattr(config.model, field)
+        remedy = "fine-tune the teacher on the same task and classes."
+        if field == "labels" and set(theirs) == set(ours):
+            remedy = f"set data.labels to {shlex.join(theirs)}"
         require(
             theirs == ours,
             f"teacher={config.teacher} has {field}={theirs} and the run {ours}; "
-            "fine-tune the teacher on the same task and classes.",
+            f"{remedy}",
         )
     mean, deviation = config.model.target_mean, config.model.target_deviation
     model, params = with_targets(teacher.config, teacher.params, mean, deviation)

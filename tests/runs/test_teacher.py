@@ -304,6 +304,7 @@ def test_teachers_of_other_classes_or_tasks_are_refused(
         ({"labels": ("a", "b")}, r"has labels=\('a', 'b'\) and the run \('clerk'"),
         ({"problem_type": "multi_label_classification"}, "has problem_type=multi"),
         ({"head": "encoder", "labels": ()}, "has head=encoder and the run sequence"),
+        ({"labels": teacher.config.labels[::-1]}, "set data.labels to "),
     ):
         name = written(teacher, tmp_path / message[4:8], config=fields)
         with pytest.raises(ValueError, match=message):
