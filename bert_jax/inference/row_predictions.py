@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -179,7 +180,11 @@ class RowPredictor:
         if request.threshold is not None:
             predictions = [apply_threshold(p, request.threshold) for p in predictions]
         predictions = most_probable(model.config, predictions, request.top_k)
-        return [_with_leaves(one, _rounded) for one in predictions]
+        c = model.config
+        rounded = functools.partial(
+            _rounded, unit=c.target_deviation if c.target_mean else math.inf
+        )
+        return [_with_leaves(one, rounded) for one in predictions]
 
     def _parser(self) -> Callable[[TableRow], tuple[JsonObject, Example]]:
         """Return a function: row → copied columns and example.
@@ -286,9 +291,12 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _rounded(value: Any) -> Any:
-    """Return a float with nine digits, which determine a float32."""
-    return float(f"{value:.9g}") if isinstance(value, float) else value
+def _rounded(value: Any, unit: float) -> Any:
+    """Return a float with nine digits, which determine a float32, also in `unit`."""
+    if not isinstance(value, float):
+        return value
+    digits = 9 + math.ceil(math.log10(min(max(1.0, abs(value) / unit), 1e8)))
+    return float(f"{value:.{digits}g}")
 
 
 def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:

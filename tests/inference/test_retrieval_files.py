@@ -1,5 +1,6 @@
 """Search and reranking of a user's files, from the command line."""
 
+import dataclasses
 import json
 import shutil
 
@@ -19,7 +20,7 @@ from bert_jax.inference.retrieval_files import (
     read_run,
 )
 from bert_jax.model.bert import init_params
-from bert_jax.pretrained import load_pretrained
+from bert_jax.pretrained import load_pretrained, write_checkpoint
 
 
 def lines(path, rows):
@@ -49,8 +50,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def reranker(pretrained, tmp_path_factory):
     """A cross-encoder as seed 0 draws it."""
-    import dataclasses
-
     model = load_pretrained(str(pretrained))
     config = dataclasses.replace(
         model.config,
@@ -113,6 +112,23 @@ def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
     values = [value["value"] for value in bert.classify(pairs)]
     assert values == sorted(values, reverse=True)
     np.testing.assert_allclose(list(second["q0"].values()), values, atol=2e-6)
+
+
+def test_a_number_far_from_0_is_written_in_full(reranker, tmp_path, capsys):
+    model = load_pretrained(str(reranker))
+    far = {"target_mean": 1.7e9, "target_deviation": 2.0}
+    config = dataclasses.replace(model.config, **far)
+    model = dataclasses.replace(model, config=config)
+    write_checkpoint(model, {}, epath.Path(tmp_path / "far"))
+    pairs = [(f"The {subject}.", "A place.") for subject in SUBJECTS[:4]]
+    rows = [{"sentence1": a, "sentence2": b} for a, b in pairs]
+    lines(tmp_path / "pairs.jsonl", rows)
+    source = str(tmp_path / "pairs.jsonl")
+    assert main(["predict", str(tmp_path / "far"), "--input", source]) == 0
+    printed = map(json.loads, capsys.readouterr().out.splitlines())
+    near = [value["value"] for value in bert_jax.load(reranker).classify(pairs)]
+    found = [(row["value"] - 1.7e9) / 2 for row in printed]
+    np.testing.assert_allclose(found, near, atol=1e-6)
 
 
 def test_documents_that_are_cut_are_counted(pretrained, reranker, tmp_path, capsys):

@@ -352,6 +352,9 @@ def test_files_of_predictions(tmp_path):
         ["0", "1.2346", "a"],
         ["1", "-2.0000", "b"],
     ]
+    far = TextExample(("a",), 1_700_000_001.5)
+    written_number = written([far], [{"value": 1_700_000_002.25}], NUMBER)[1]
+    assert written_number == ["0", "1700000002.25", "1700000001.5", "a"]
 
 
 def test_baselines():

@@ -40,7 +40,7 @@ def readable_rows(
             label = example.label
             is_number = isinstance(label, float)
             cells.append(
-                f"{label:.9g}" if is_number else separator.join(classes_of(example))
+                f"{label:.15g}" if is_number else separator.join(classes_of(example))
             )
         lines.append(table_line(i, *cells, *example.texts))
     return lines
@@ -60,7 +60,8 @@ def _predicted(prediction: Prediction, separator: str) -> str:
     if "value" in prediction:
         value = prediction["value"]
         is_plain = value == 0 or 1e-2 <= abs(value) < 1e9
-        return f"{value:.4f}" if is_plain else f"{value:.9g}"
+        exact = ".15g" if abs(value) >= 1e9 else ".9g"
+        return f"{value:{'.4f' if is_plain else exact}}"
     if "labels" in prediction:
         return separator.join(prediction["labels"])
     return str(prediction["label"])
