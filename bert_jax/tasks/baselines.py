@@ -7,7 +7,7 @@ BASELINE = "baseline: "
 """Begins the name under which a run has the score of a rule."""
 _UNIGRAM = {"unigram_loss": "token frequency"}
 """Pretraining has the score of a rule under a name of its own."""
-_SCORES = ("f1", "accuracy", "pearson", "spearman", "mlm_loss", "clm_loss")
+_SCORES = ("f1", "accuracy", "spearman", "pearson", "mlm_loss", "clm_loss")
 """What the score of a rule is compared with, if the rule's name does not say it."""
 
 

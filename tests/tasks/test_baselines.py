@@ -45,6 +45,14 @@ from bert_jax.tasks.baselines import no_better
             {"mlm_loss": 5.6, "nsp_loss": 0.1, "unigram_loss": 5.5},
             "mlm_loss 5.6000 is no better than token frequency: 5.5000",
         ),
+        (
+            {
+                "spearman": -0.1,
+                "pearson": 0.1,
+                "baseline: correlation of a constant": 0,
+            },
+            "spearman -0.1000 is no better than a constant: 0.0000",
+        ),
         ({"clm_loss": 5.4, "unigram_loss": 5.5, "unigram_accuracy": 0.1}, ""),
     ],
 )
