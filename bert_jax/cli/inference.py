@@ -152,7 +152,8 @@ class EmbedOptions:
     def __post_init__(self) -> None:
         require_delimiter(self.delimiter)
         require(
-            Path(self.output).suffix not in (".npy", ".npz", ".jsonl", ".csv"),
+            Path(self.output).suffix
+            not in (".npy", ".npz", ".jsonl", ".csv", ".parquet"),
             f"output={self.output} must be a directory, with an .npy file for each "
             "input file; leave out the suffix.",
         )

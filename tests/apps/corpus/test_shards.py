@@ -279,12 +279,13 @@ def test_the_input_is_not_replaced(verb, model, shards, tmp_path, refused):
     assert (tmp_path / name).read_text() == content
 
 
-def test_vectors_need_a_directory(model, shards, tmp_path, refused):
+@pytest.mark.parametrize("name", ["out.npy", "out.parquet"])
+def test_vectors_need_a_directory(name, model, shards, tmp_path, refused):
     command = ["embed", "--model", str(model), "--input", str(shards / "*")]
     assert "must be a directory, with an .npy file" in refused(
-        *command, "--output", str(tmp_path / "out.npy")
+        *command, "--output", str(tmp_path / name)
     )
-    assert not (tmp_path / "out.npy").exists()
+    assert not (tmp_path / name).exists()
 
 
 def test_progress_over_files(shards):
