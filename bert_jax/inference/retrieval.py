@@ -266,11 +266,13 @@ def _load_reranker(path: str) -> Model:
     """Load a cross-encoder; raise ValueError if the model is none."""
     model = load_pretrained(path).in_target_units().placed()
     config = model.config
-    if config.head != PairRankingTask.head or len(config.labels) != 1:
+    is_single = model.data is not None and model.data.num_texts == 1
+    if config.head != PairRankingTask.head or len(config.labels) != 1 or is_single:
         number = f" and {len(config.labels)} outputs" if config.labels else ""
+        of_single = ", learned from single texts" if is_single else ""
         raise ValueError(
-            f"{path} has head={config.head}{number}; a reranker has a sequence "
-            "classifier with one output, as `bert-jax finetune sentence-pairs "
-            "--data.sentence-pairs.objective rank` makes."
+            f"{path} has head={config.head}{number}{of_single}; a reranker has a "
+            "sequence classifier of pairs with one output, as `bert-jax finetune "
+            "sentence-pairs --data.sentence-pairs.objective rank` makes."
         )
     return model

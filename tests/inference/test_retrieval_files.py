@@ -13,6 +13,8 @@ from small_world import OBJECTS, PLACES, SUBJECTS
 import bert_jax
 from bert_jax.apps.convert.receipts import write_imported
 from bert_jax.cli.main import main
+from bert_jax.config import ExamplesConfig, FinetuneConfig
+from bert_jax.config.serialization import to_dict
 from bert_jax.formats.imported import Imported
 from bert_jax.inference.retrieval_files import (
     read_collection,
@@ -112,6 +114,15 @@ def test_a_list_is_ranked_again(folder, reranker, tmp_path, capsys):
     values = [value["value"] for value in bert.classify(pairs)]
     assert values == sorted(values, reverse=True)
     np.testing.assert_allclose(list(second["q0"].values()), values, atol=2e-6)
+
+
+def test_a_model_of_single_texts_ranks_nothing(folder, reranker, tmp_path, refused):
+    model, path = load_pretrained(str(reranker)), tmp_path / "single"
+    data = ExamplesConfig(num_texts=1)
+    run = FinetuneConfig(task="text-regression", data=data, model=model.config)
+    write_checkpoint(model, {}, epath.Path(path), to_dict(run))
+    error = refused("search", "--run", "a", "--input", folder, "--reranker", path)
+    assert "1 outputs, learned from single texts; a reranker has a sequence" in error
 
 
 def test_a_number_far_from_0_is_written_in_full(reranker, tmp_path, capsys):
