@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Sequence
+from typing import TypeVar
 
 import jax
 
@@ -31,6 +32,8 @@ from bert_jax.training.callbacks import Callback, Callbacks
 from bert_jax.training.loggers import require_loggers
 from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
+
+T = TypeVar("T")
 
 
 def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
