@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from etils import epath
 
 from bert_jax.apps.convert.export import export_huggingface
 from bert_jax.apps.convert.page import export_page
@@ -49,11 +50,7 @@ def save(
         return export_page(source, Path(output))
     directory = local_output(output)
     if to == "checkpoint":
-        model = load_pretrained(source)
-        require_new(directory)
-        receipt = {"source": str(model.directory), "sources": list(model.sources)}
-        write_checkpoint(model, receipt, directory, run_config(model))
-        return "a checkpoint without optimizer; `bert_jax.load` reads it."
+        return save_checkpoint(load_pretrained(source), directory)
     if to == "stablehlo":
         from bert_jax.apps.convert.stablehlo import export_stablehlo
 
@@ -71,3 +68,11 @@ def save(
     for line in filter(None, (comparison.warning, ids.warning)):
         warn(f"{output}: {line}")
     return summary
+
+
+def save_checkpoint(model: Model, output: epath.Path) -> str:
+    """Write a checkpoint without optimizer; return a summary."""
+    require_new(output)
+    receipt = {"source": str(model.directory), "sources": list(model.sources)}
+    write_checkpoint(model, receipt, output, run_config(model))
+    return "a checkpoint without optimizer; `bert_jax.load` reads it."

@@ -77,9 +77,7 @@ def write_shards(
             reasons = {one: check_one(job, loaded, one, directory) for one in missing}
             _require_undamaged(reasons, directory, skip_damaged)
         record[INPUTS] = before.get(INPUTS, {}) | marks
-        for shard in missing:  # an output that is there has its file's mark
-            output_path(job, directory, shard).unlink(missing_ok=True)
-        write_json(record, epath.Path(directory / JOB))
+        _note_inputs(job, missing, directory, record)
         if engine == "beam":
             del loaded  # the workers load their own
             reasons = _write_by_beam(job, missing, directory, beam_options)
@@ -92,6 +90,18 @@ def write_shards(
         warn(f"Left out: {problem}")
     rest = f"; {len(problems):,} were left out" if problems else ""
     return f"{output}: {len(missing) - len(problems):,} files were written{rest}."
+
+
+def _note_inputs(
+    job: ShardJob, missing: Sequence[Shard], directory: Path, record: JsonObject
+) -> None:
+    """Write the marks of the files, of which those outputs are that are there now.
+
+    Outputs of other content are removed before: one that is there has its file's mark.
+    """
+    for shard in missing:
+        output_path(job, directory, shard).unlink(missing_ok=True)
+    write_json(record, epath.Path(directory / JOB))
 
 
 class FilesProgress(Progress):
