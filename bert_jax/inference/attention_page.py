@@ -5,9 +5,11 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
+from bert_jax.config.checks import require
 from bert_jax.inference.arguments import require_text
 from bert_jax.inference.attention import attention, head_statistics
 from bert_jax.inference.predictor import Predictor, load
@@ -25,28 +27,36 @@ _ABOUT = {
 }
 
 
+ModelOrPath: TypeAlias = Predictor | str | os.PathLike[str]
+
+
 def attention_page(
-    model: Predictor | str | os.PathLike[str] | Mapping[str, Predictor],
+    model: ModelOrPath | Mapping[str, ModelOrPath],
     text: str,
     output: str | os.PathLike[str],
 ) -> Path:
     """Write a page of the attention of each layer and head in `text`; return its path.
 
     Args:
-        model: a path, a name or a loaded model; or several by name, side by side.
+        model: a path, a name or a loaded model; or several by name, side by side, as
+            {"before": "runs/a", "after": bert}.
         output: a file that ends in .html; it needs no network.
 
     Raises:
-        ValueError: the text is too long for the model or for a page, or `output` is no
-            .html.
+        ValueError: the text is too long for the model or for a page, `output` is no
+            .html, or there is no model.
         OSError: the page cannot be written.
     """
     require_output_file(Path(output), SUFFIX)  # before the model is loaded
-    if isinstance(model, Predictor):
-        model = {"the model": model}
-    elif not isinstance(model, Mapping):
-        model = {str(model): load(model)}
-    write_attention_page(model, text, Path(output))
+    if not isinstance(model, Mapping):
+        is_loaded = isinstance(model, Predictor)
+        model = {"the model" if is_loaded else str(model): model}
+    require(bool(model), "model={} names no model; name one or several.")
+    loaded = {
+        name: one if isinstance(one, Predictor) else load(one)
+        for name, one in model.items()
+    }
+    write_attention_page(loaded, text, Path(output))
     return Path(output)
 
 

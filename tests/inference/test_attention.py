@@ -15,7 +15,7 @@ from scipy.special import erf
 
 from bert_jax.cli.main import main
 from bert_jax.inference.attention import Attention, attention, head_statistics
-from bert_jax.inference.attention_page import write_attention_page
+from bert_jax.inference.attention_page import attention_page, write_attention_page
 from bert_jax.inference.predictor import Predictor, load
 
 TEXT = "Anna saw the river and the house."
@@ -141,6 +141,15 @@ def test_the_name_of_a_model_is_text(bert, tmp_path):
     write_attention_page({"<script>a</script>": bert}, TEXT, tmp_path / "page.html")
     content = (tmp_path / "page.html").read_text()
     assert "<script>a" not in content and "&lt;script&gt;a" in content
+
+
+def test_models_by_name_may_be_paths(bert, pretrained, tmp_path):
+    pages = [tmp_path / "a.html", tmp_path / "b.html"]
+    for model, page in zip((pretrained, bert), pages, strict=True):
+        attention_page({"m": model}, TEXT, page)
+    assert pages[0].read_text() == pages[1].read_text()
+    with pytest.raises(ValueError, match="model={} names no model"):
+        attention_page({}, TEXT, pages[0])
 
 
 @pytest.fixture(scope="module")
