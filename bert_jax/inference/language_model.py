@@ -138,7 +138,8 @@ def checked_sampling(temperature: float, top_k: int, top_p: float) -> Sampling:
         raise ValueError(
             f"temperature={temperature} must be at least 0 and at most {_LARGEST:g}."
         )
-    if type(top_k) is not int or not 0 <= top_k < 2**31:
+    is_whole = isinstance(top_k, int | np.integer) and type(top_k) is not bool
+    if not (is_whole and 0 <= top_k < 2**31):
         raise ValueError(
             f"top_k={top_k!r:.80} must be a whole number from 0 (all) to {2**31 - 1}."
         )

@@ -1,5 +1,7 @@
 """Choose classes of texts by their probability: by a threshold, or the best few."""
 
+import numpy as np
+
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
 from bert_jax.tasks.predictions import Prediction
@@ -39,7 +41,7 @@ def apply_threshold(prediction: Prediction, threshold: float) -> Prediction:
 
 def require_top_k(model: BertConfig, k: int) -> None:
     """Raise ValueError if a model has no classes of texts, or k is below 0."""
-    is_count = type(k) is int and k >= 0
+    is_count = isinstance(k, int | np.integer) and type(k) is not bool and k >= 0
     require(is_count, f"top_k={k!r:.80} must be a number of classes, or 0 for all.")
     has_classes = (
         model.head == "sequence_classification" and model.problem_type != "regression"

@@ -11,6 +11,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from small_world import SUBJECTS
@@ -390,6 +391,7 @@ def test_the_most_probable_classes_alone():
     assert list(best["probabilities"].items()) == [("b", 0.6), ("a", 0.2)]
     assert most_probable(model, predictions, 0) == predictions
     assert most_probable(model, predictions, 9) == predictions
+    assert most_probable(model, predictions, np.int64(2)) == [best]
     for k in (1.5, "a", -1):
         with pytest.raises(ValueError, match=f"top_k={k!r} must be a number of class"):
             most_probable(model, predictions, k)
