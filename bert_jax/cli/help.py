@@ -17,7 +17,8 @@ from bert_jax.cli.verbs import VERBS
 HELP_ALL = "--help-all"
 HELP = ("-h", "--help", "help", HELP_ALL)
 
-
+_WHOLE_WORDS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+"""How lines are filled: a command is pasted, and a name is searched for."""
 _FIRST = {
     "finetune": ("TASK|CONFIG", "text-classification"),
     "pretrain": ("[CONFIG]", "bert-tiny-two-cores"),
@@ -299,7 +300,7 @@ def help_lines(subject: HelpSubject, options: Sequence[Option]) -> Iterator[str]
 def example_lines(command: str, width: int) -> Iterator[str]:
     """Yield a command in lines, each of whole options and continued by a backslash."""
     words = re.sub(" (?!--)", "\N{NO-BREAK SPACE}", command)
-    lines = textwrap.wrap(words, width - 8, break_on_hyphens=False)
+    lines = textwrap.wrap(words, width - 8, **_WHOLE_WORDS)
     for number, line in enumerate(lines, 1):
         indent = "  " if number == 1 else "      "
         end = " \\" * (number < len(lines))
@@ -310,7 +311,7 @@ def rows(texts: Mapping[str, str], width: int) -> Iterator[str]:
     """Yield a table of names and what each is; a long name has a line of its own."""
     column = min(max(map(len, texts)), 20) + 4
     for name, text in texts.items():
-        lines = textwrap.wrap(text, width - column, break_on_hyphens=False)
+        lines = textwrap.wrap(text, width - column, **_WHOLE_WORDS)
         if len(name) > column - 4:
             yield f"  {name}"
         elif lines:

@@ -51,6 +51,17 @@ def test_a_help_is_a_screen_of_ten_options(subject, capsys, monkeypatch):
         assert parse(options, words[len(subject.split()) :], subject)
 
 
+@pytest.mark.parametrize("subject", HELPS)
+def test_an_example_can_be_pasted_from_a_narrow_terminal(subject, capsys, monkeypatch):
+    examples = []
+    for columns in ("200", "40"):
+        monkeypatch.setenv("COLUMNS", columns)
+        text = printed(capsys, *subject.split(), "--help")
+        examples += re.findall(r"^  (bert-jax (?:.*\\\n)*.*)$", text, re.M)
+    wide, narrow = (shlex.split(text.replace("\\\n", "")) for text in examples)
+    assert narrow == wide
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_shows_only_what_it_reads(task, capsys):
     ours = options_in(printed(capsys, "finetune", task, "--help-all"))
