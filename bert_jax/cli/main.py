@@ -1,5 +1,6 @@
 """The command line: find the verb, run it, and report an error in one line."""
 
+import contextlib
 import difflib
 import importlib
 import logging
@@ -8,7 +9,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from bert_jax.cli import completion
@@ -97,6 +98,29 @@ def print_group_help(group: str) -> None:
             print(f"  {name.split()[1]:11} {verb.load(verb.options).__doc__}")
 
 
+@contextlib.contextmanager
+def flushed_output() -> Iterator[None]:
+    """Write what standard output holds at the end of the block.
+
+    Python would do it last of all, where an error is no line and has its own exit code.
+
+    Raises:
+        OSError: it cannot be written; the message names it and a remedy.
+    """
+    try:
+        yield
+    finally:
+        try:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except OSError:
+            from bert_jax.storage.files import name_path_in_errors
+
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with name_path_in_errors("standard output"):
+                raise
+
+
 def main(
     arguments: Sequence[str] | None = None,
     run: Callable[[Sequence[str]], int] = run_verb,
@@ -114,14 +138,13 @@ def main(
     if completion.ASK not in arguments[:1]:
         arguments = [argument for argument in arguments if argument != "--debug"]
     try:
-        with signals.interruptible():
+        with signals.interruptible(), flushed_output():
             return run(arguments)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output has closed it, as in `bert-jax … | head`. Exit as
-        # after SIGPIPE, without another error when Python closes the stream.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # after SIGPIPE.
         return 128 + signal.SIGPIPE
     except Exception as error:
         if debug:

@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -527,3 +528,25 @@ def test_a_share_of_warmup_that_is_named_is_the_runs(capsys):
     named = ["--optimizer.warmup-steps", "100", "--print-config"]
     assert main(["pretrain", "lamb_large_128", *named]) == 0
     assert json.loads(capsys.readouterr().out)["optimizer"]["warmup_steps"] == 100
+
+
+def test_an_output_that_no_one_takes_has_the_exit_code_of_its_error():
+    """Also where Python holds the output back until the end."""
+    command = [sys.executable, "-m", "bert_jax", "--version"]
+    environment = dict(os.environ)
+    environment.pop("PYTHONUNBUFFERED", None)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    assert done.returncode == 2 and done.stderr == (
+        "bert-jax: standard output cannot be written: No space left on device; free "
+        "space there, and give the same command again.\n"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as closed:
+        done = subprocess.run(
+            command, stdout=closed, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
