@@ -26,7 +26,7 @@ from bert_jax.reports.report import (
     require_report_file,
     write_report,
 )
-from bert_jax.storage.files import JsonObject, name_path_in_errors, require_writable
+from bert_jax.storage.files import JsonObject, name_path_if_disk_full, require_writable
 from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.baselines import BASELINE
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -138,7 +138,7 @@ class ModelEvaluation:
         files, directory = [], Path(output)
         if output:
             directory.mkdir(parents=True, exist_ok=True)
-            with name_path_in_errors(directory):
+            with name_path_if_disk_full(directory):
                 files = self.task.write(self.predictions, directory)
         pages = write_report(values, Path(report)) if report else []
         return [*(str(directory / name) for name in files), *map(str, pages)]

@@ -9,7 +9,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +154,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     file is copied there, and an object is stored when it is complete.
 
     Raises:
-        OSError: it cannot be renamed; the message names `path` and a remedy. The
-            block's own errors pass unchanged.
+        OSError: it cannot be renamed, or the disk is full; the message names `path`
+            and a remedy. Other errors of the block pass unchanged.
     """
     if "://" in os.fspath(path):
         with tempfile.TemporaryDirectory() as folder:
@@ -164,7 +164,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
                 epath.Path(local).copy(path, overwrite=True)
         return
     with temporary_beside(path) as temporary:
-        yield temporary
+        with name_path_if_disk_full(path):
+            yield temporary
         with name_path_in_errors(path):
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -184,6 +185,11 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
     ):
         for piece in pieces:
             file.write(piece)
+
+
+def write_lines(lines: Iterable[str], path: Path) -> None:
+    """Write lines, each with a line feed at its end, completely or not at all."""
+    atomic_write(path, "".join(f"{line}\n" for line in lines).encode())
 
 
 def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> None:

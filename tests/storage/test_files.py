@@ -1,5 +1,6 @@
 """Files that are written completely or not at all, and locks of outputs."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from bert_jax.storage.files import (
     remove_temporaries,
     require_writable,
     temporary_beside,
+    write_lines,
 )
 from bert_jax.storage.remote import open_directory
+from bert_jax.tables.write import write_rows
 
 
 def names(directory: Path) -> list[str]:
@@ -36,6 +39,23 @@ def test_an_error_keeps_the_old_file(tmp_path):
     with atomic_file(path) as temporary:
         temporary.write_text("new")
     assert path.read_text() == "new" and names(tmp_path) == ["a"]
+
+
+@pytest.fixture
+def full_disk():
+    """No file may be larger than a hundred bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv"])
+def test_a_full_disk_leaves_no_half_of_a_file_and_is_named(name, tmp_path, full_disk):
+    path, rows = tmp_path / name, [{"text": "a row"}] * 99
+    with pytest.raises(OSError, match=f"{name} cannot be written: File too large; fre"):
+        write_rows([rows], path) if name != "a.tsv" else write_lines("ab" * 99, path)
+    assert not names(tmp_path)
 
 
 def test_what_killed_processes_left_is_removed(tmp_path):

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
+from bert_jax.storage.files import write_lines
 from bert_jax.tables.rows import TableRow, missing_column_message
 from bert_jax.tasks.choices import report
 from bert_jax.tasks.choices.examples import (
@@ -135,7 +136,7 @@ class MultipleChoiceTask(FinetuningTask):
         """
         name = "predictions.csv"
         lines = ["pred", *(str(value["choice"]) for value in predictions.values)]
-        (directory / name).write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+        write_lines(lines, directory / name)
         return [name]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:

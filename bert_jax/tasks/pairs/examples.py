@@ -12,13 +12,13 @@ from jaxtyping import Int
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.metrics.classification import regression_scores
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, write_lines
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow, column_names, text_of
 from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.texts.examples import DEFAULT_COLUMNS, parse_number
-from bert_jax.tasks.texts.prediction_tables import table_line, write_lines
+from bert_jax.tasks.texts.prediction_tables import table_line
 
 PAIR_COLUMNS = (
     ("anchor", "positive"),

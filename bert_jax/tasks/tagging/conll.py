@@ -13,6 +13,7 @@ from bert_jax.metrics.entities import (
     detect_scheme,
     extract_entities,
 )
+from bert_jax.storage.files import write_lines
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.lines import numbered, read_text, require_file, suffix_of
 from bert_jax.tables.read import table_rows
@@ -133,7 +134,7 @@ def write_sentences(
             for row, tag in zip(rows, new_tags, strict=True)
         ]
         lines += _break_lines(sentence.after, sentence.separator, width)
-    path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
+    write_lines(lines, path)
 
 
 def _break_lines(breaks: Sequence[str], separator: str, width: int) -> list[str]:

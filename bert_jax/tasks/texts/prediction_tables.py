@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.texts.examples import TextExample, classes_of
@@ -44,11 +43,6 @@ def readable_rows(
             )
         lines.append(table_line(i, *cells, *example.texts))
     return lines
-
-
-def write_lines(lines: Sequence[str], path: Path) -> None:
-    """Write lines, each with a line feed at its end."""
-    path.write_text("\n".join(lines) + "\n", "utf-8", newline="\n")
 
 
 def table_line(index: int, *cells: str) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
+from bert_jax.storage.files import write_lines
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow
@@ -37,11 +38,7 @@ from bert_jax.tasks.texts.examples import (
     require_same_number,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
-from bert_jax.tasks.texts.prediction_tables import (
-    readable_rows,
-    submission_rows,
-    write_lines,
-)
+from bert_jax.tasks.texts.prediction_tables import readable_rows, submission_rows
 from bert_jax.tokenization import Tokenizer
 
 
