@@ -36,6 +36,8 @@ def not_taken(words: Sequence[str], names: Sequence[str]) -> str:
     text = f"does not take {', '.join(listed)}; "
     if hints:
         text += f"did you mean {', '.join(hints)}? "
+    elif not options and "--query" in names:
+        text += f"did you mean --query {shlex.quote(' '.join(words))}? "
     elif not options and "--prompt" in names and "--input" not in names:
         text += f"did you mean --prompt {shlex.quote(' '.join(words))}? "
     elif " " in words[0] and "--input" in names:

@@ -86,7 +86,7 @@ def open_file(source: str) -> Iterator[IO[bytes]]:
     """
     if source == STDIN:
         if sys.stdin is None:
-            raise ValueError("standard input is closed; name a file by --input.")
+            raise ValueError("standard input is closed; open it, or name a file.")
         yield sys.stdin.buffer
         return
     require_file(source, "name one, or - for standard input.")

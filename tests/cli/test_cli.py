@@ -502,6 +502,7 @@ def test_a_tilde_in_the_text_of_an_option_stays():
     ("words", "hint"),
     [
         ("generate M The dog", "did you mean --prompt 'The dog'?"),
+        ("search M The dog --corpus c.csv", "did you mean --query 'The dog'?"),
         (
             "embed M 'She signs.' --output b --input a",
             "texts are read from the file of",
