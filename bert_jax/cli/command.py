@@ -117,12 +117,10 @@ def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT
     """
     if not isinstance(config, PretrainConfig):
         return config
-    masking, names = config.masking, named_options(arguments)
-    ruled = dataclasses.replace(masking, max_predictions=None)
-    if masking.max_predictions == ruled.num_slots(config.data.sequence_length):
-        if names & {"--masking.rate", "--masking.final-rate", _DATA}:
-            return dataclasses.replace(config, masking=ruled)
-    return config
+    names = named_options(arguments) & {"--masking.rate", "--masking.final-rate", _DATA}
+    ruled = with_changes(config, [("masking.max_predictions", None)])
+    number = ruled.masking.num_slots(config.data.sequence_length)
+    return ruled if names and config.masking.max_predictions == number else config
 
 
 def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
