@@ -5,7 +5,6 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bert_jax.config.checks import require
 from bert_jax.inference.batching import numbered
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
 from bert_jax.inference.row_predictions import Request, prediction_rows
@@ -15,7 +14,7 @@ from bert_jax.tables.lines import STDIN, display_name, read_lines, require_file
 from bert_jax.tables.read import is_table
 from bert_jax.tables.standard_input import announce_typing
 from bert_jax.tables.write import write_rows
-from bert_jax.terminal.messages import say
+from bert_jax.terminal.messages import say, warn
 from bert_jax.terminal.progress import Progress, tell_terminal
 
 _CHUNK_LINES = 1024
@@ -59,11 +58,11 @@ def write_feature_file(
     num_lines = 0
     if input != STDIN:
         require_file(input, "name one, or - for standard input.")
-        require(
-            not is_table(input),
-            f"{input} is a table, and a text a line is read; write its texts to a "
-            ".txt file, or call bert.features(texts) in Python.",
-        )
+        if is_table(input):
+            warn(
+                f"{input} is a table, and a text a line is read; write its texts to a "
+                ".txt file, or call bert.features(texts) in Python."
+            )
         num_lines = sum(1 for _ in read_lines(input))
 
     def chunks() -> Iterator[list[Features]]:

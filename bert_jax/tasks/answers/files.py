@@ -65,7 +65,10 @@ def _has_rows(file: str) -> bool:
     """Whether a .json is an array of questions, or has one a line."""
     if suffix_of(file) != ".json" or not os.path.isfile(file):
         return False
-    head = [*itertools.islice(filter(str.strip, ended_lines(file)), 2)]
+    try:
+        head = [*itertools.islice(filter(str.strip, ended_lines(file)), 2)]
+    except ValueError:  # `_json_rows` tells where it is no UTF-8
+        return False
     if len(head) == 2 and head[0].lstrip()[0] == "{":
         return all("question" in json_row(line, file).values for line in head)
     return bool(re.match(r"\s*\[\s*\{", "".join(head)))
