@@ -1,6 +1,7 @@
 """The tokens of a chunk's documents, and a report of what happened to their text."""
 
 import bisect
+import dataclasses
 import itertools
 import sys
 from collections.abc import Iterator, Sequence
@@ -18,29 +19,39 @@ _CHARACTERS_PER_BATCH = 1 << 17
 _SPANS_PER_ROW, _MIN_SPAN = 4, 8
 
 
+@dataclasses.dataclass(frozen=True)
+class ChunkTokens:
+    """The tokens of a chunk, one document after another."""
+
+    tokens: Int32[np.ndarray, " M"]
+    documents: list[list[int]]
+    """The bounds of each document's sentences."""
+    report: TextReport
+    """Each place in it is the index of a file, the offset of a document there, and the
+    index of a line of that: numbers with zeros before them, so that places sort."""
+
+
 def read_tokens(
     documents: Documents,
     config: PrepareConfig,
     files: Sequence[str],
     tokenizer: Tokenizer,
-) -> "ChunkTokens":
+) -> ChunkTokens:
     """Read, split and tokenize documents; leave out those without a token.
 
     If pairs are made, a sentence that is longer than a row is divided.
     """
-    chunk = ChunkTokens(config, tokenizer)
-    first = chunk.report.first
+    reader = _Reader(config, tokenizer)
     spans = zip(documents.file, documents.offset, documents.length, strict=True)
     for file, offset, length in spans:
         text, undecodable = read_text(files[file], int(offset), int(length))
-        chunk.report.add("undecodable bytes", undecodable)
+        reader.report.add("undecodable bytes", undecodable)
         samples = {"undecodable bytes": "\ufffd"} if undecodable else {}
-        chunk.add(text, samples)
+        reader.add(text, samples)
         for kind, sample in samples.items():
             place = f"{file:09} {offset:018} {_line_of(text, sample):09}"
-            first[kind] = min(first.get(kind, place), place)
-    chunk.finish()
-    return chunk
+            reader.first[kind] = min(reader.first.get(kind, place), place)
+    return reader.finish()
 
 
 def _line_of(text: str, sample: str) -> int:
@@ -50,24 +61,18 @@ def _line_of(text: str, sample: str) -> int:
     return next((i for i, line in lines if words in " ".join(line.split())), 0)
 
 
-class ChunkTokens:
+class _Reader:
     """Gathers the tokens of documents, and counts what happens to their text."""
 
-    tokens: Int32[np.ndarray, " M"]
-    """The tokens of all documents, one after another; set by `finish`."""
-
     def __init__(self, config: PrepareConfig, tokenizer: Tokenizer) -> None:
-        self.documents: list[list[int]] = []
-        """The bounds of each document's sentences."""
         self.report = TextReport()
-        """Each place in it is the index of a file, the offset of a document there, and
-        the index of a line of that: numbers with zeros before them, so that places
-        sort."""
+        self.first = self.report.first
         self._config, self._tokenizer = config, tokenizer
         has_pairs = config.pairs != "none"
         self._longest = config.sequence_length - 3 if has_pairs else sys.maxsize
         self._lengths: list[int] = []  # of the sentences, before they are divided
         self._pieces: list[Int32[np.ndarray, " _"]] = []
+        self._bounds: list[list[int]] = []
         self._end = 0
 
     def add(self, text: str, samples: dict[str, str]) -> None:
@@ -93,21 +98,22 @@ class ChunkTokens:
         report.text["sentences"] += len(kept)
         if kept:
             sizes = map(len, kept)
-            self.documents.append(list(itertools.accumulate(sizes, initial=self._end)))
-            self._end = self.documents[-1][-1]
+            self._bounds.append(list(itertools.accumulate(sizes, initial=self._end)))
+            self._end = self._bounds[-1][-1]
             self._pieces += kept
 
-    def finish(self) -> None:
-        """Join the tokens; raise ValueError if an id is too large."""
-        self.tokens = np.concatenate([np.empty(0, np.int32), *self._pieces])
+    def finish(self) -> ChunkTokens:
+        """Return all tokens; raise ValueError if an id is too large."""
+        tokens = np.concatenate([np.empty(0, np.int32), *self._pieces])
         vocab_size = self._tokenizer.vocab_size
-        if (largest := self.tokens.max(initial=0)) >= vocab_size:
+        if (largest := tokens.max(initial=0)) >= vocab_size:
             raise ValueError(
                 f"the tokenizer gave id {largest}, but has {vocab_size} ids."
             )
         self.report.add_lengths("sentence_tokens", self._lengths)
-        lengths = (bounds[-1] - bounds[0] for bounds in self.documents)
+        lengths = (bounds[-1] - bounds[0] for bounds in self._bounds)
         self.report.add_lengths("document_tokens", lengths)
+        return ChunkTokens(tokens, self._bounds, self.report)
 
 
 def _encode(
