@@ -16,8 +16,8 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
-from bert_jax.storage.files import JsonObject
-from bert_jax.storage.manifest import DamagedError, file_problem
+from bert_jax.storage.files import JsonObject, file_size, is_regular_file
+from bert_jax.storage.manifest import DamagedError, escapes
 from bert_jax.terminal.messages import warn
 
 _RESERVED = 256
@@ -100,7 +100,9 @@ def open_shards(
 ) -> list[Shaped[np.ndarray, " N"] | UnmappedShard]:
     """Open the shards of a manifest's entries, as memory maps as far as possible.
 
-    Raise DamagedError if a shard does not hold the rows that the manifest names.
+    Raises:
+        DamagedError: a shard is missing, is a link to outside of `root`, or does not
+            hold the rows that the manifest names.
     """
     max_maps = _max_open_files(len(entries))
     if max_maps < len(entries):
@@ -113,10 +115,7 @@ def open_shards(
     shards: list[np.ndarray | UnmappedShard] = []
     for number, entry in enumerate(entries):
         path, rows = root / entry["path"], entry["rows"]
-        if problem := file_problem(root, entry):
-            is_link = problem.endswith(f" is a link to outside of {root}")
-            remedy = "copy the file" if is_link else "prepare the dataset again"
-            raise DamagedError(f"{problem}; {remedy}.")
+        _check_file(root, path, entry["size"])
         offset = _read_header(path, dtype, rows)
         if offset + rows * dtype.itemsize != entry["size"]:
             problem = f"has {entry['size']} bytes, which do not fit its {rows} rows"
@@ -134,6 +133,17 @@ def open_shards(
 
 def _damaged(path: epath.Path, problem: str) -> DamagedError:
     return DamagedError(f"{path} {problem}; prepare the dataset again.")
+
+
+def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
+    if not path.exists():
+        raise _damaged(path, "is missing")
+    if escapes(root, path):
+        raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
+    if not is_regular_file(path):
+        raise _damaged(path, "is not a regular file")
+    if (length := file_size(path)) != size:
+        raise _damaged(path, f"has {length} bytes instead of {size}")
 
 
 def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:

@@ -110,33 +110,26 @@ def verify_files(root: epath.Path, entries: Iterable[JsonObject]) -> None:
     """
     entries = check_entries(root, list(entries))
 
-    def find_problem(entry: JsonObject) -> str:
+    def find_problem(entry: JsonObject) -> str | None:
         path = root / entry["path"]
-        if problem := file_problem(root, entry):
-            return problem
-        is_same = sha256_of(path) == entry["sha256"]
-        return "" if is_same else f"{path} has another sha256 than its manifest says"
+        if not path.exists():
+            return f"{path} is missing"
+        if escapes(root, path):
+            return f"{path} is a link to outside of {root}"
+        if not is_regular_file(path):
+            return f"{path} is not a regular file"
+        if (size := file_size(path)) != entry["size"]:
+            return f"{path} has {size} bytes instead of {entry['size']}"
+        if sha256_of(path) != entry["sha256"]:
+            return f"{path} has another sha256 than its manifest says"
+        return None
 
     with ThreadPoolExecutor() as threads:
-        problems = list(filter(None, threads.map(find_problem, entries)))
+        problems = [p for p in threads.map(find_problem, entries) if p]
     if problems:
         raise DamagedError(
             "; ".join(problems) + f". Restore {root} from a copy, or make it again."
         )
-
-
-def file_problem(root: epath.Path, entry: JsonObject) -> str:
-    """Return why a file cannot be that of its entry, without reading it, or ""."""
-    path = root / entry["path"]
-    if not path.exists():
-        return f"{path} is missing"
-    if escapes(root, path):
-        return f"{path} is a link to outside of {root}"
-    if not is_regular_file(path):
-        return f"{path} is not a regular file"
-    size = file_size(path)
-    is_same = size == entry["size"]
-    return "" if is_same else f"{path} has {size} bytes instead of {entry['size']}"
 
 
 def escapes(root: epath.Path, path: epath.Path) -> bool:
