@@ -251,10 +251,11 @@ def with_other_files(
     is_directory = was_directory and file and epath.Path(file).is_dir()
     if is_directory or file.startswith("tfds:"):
         return dataclasses.replace(data, train="", validation="", test="", path=file)
-    data = dataclasses.replace(data, train="", validation=file, test=file)
     if "--data.path" in named:
-        return data
-    return dataclasses.replace(data, path="", glue="")
+        return dataclasses.replace(data, train="", validation="", test="")
+    return dataclasses.replace(
+        data, path="", glue="", train="", validation=file, test=file
+    )
 
 
 def evaluate(options: EvaluateOptions) -> None:

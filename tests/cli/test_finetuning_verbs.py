@@ -16,6 +16,7 @@ from small_world import OBJECTS, SUBJECTS, VERBS
 
 import bert_jax
 from bert_jax.cli.finetuning import default_config
+from bert_jax.cli.inference import with_other_files
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
 
@@ -282,6 +283,16 @@ def test_usual_configurations():
     questions = default_config("question-answering")
     assert (questions.data.max_length, questions.num_epochs) == (0, 2.0)
     assert default_config("multiple-choice").num_epochs == 3.0
+
+
+@pytest.mark.parametrize("glue", ["", "mrpc"])
+def test_a_file_is_scored_in_place_of_the_directory_of_a_run(glue):
+    data = ExamplesConfig(path="directory", glue=glue)
+    for arguments in (["--input", "dev.tsv"], ["--input=dev.tsv"]):
+        scored = with_other_files(data, ["runs/a", *arguments], "evaluate")
+        assert scored == ExamplesConfig(validation="dev.tsv", test="dev.tsv")
+    kept = with_other_files(data, ["runs/a", "--data.path", "other"], "evaluate")
+    assert kept == data
 
 
 @pytest.mark.parametrize(
