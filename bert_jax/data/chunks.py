@@ -312,7 +312,8 @@ class GrowingShard:
             path.unlink()
 
     def _write(self, content: bytes, offset: int) -> None:
-        mode = "r+b" if self._path.exists() else "xb"
+        # A shard that lost its rows is not made again: zeros would stand for them.
+        mode = "r+b" if self._rows or self._path.exists() else "xb"
         with name_path_in_errors(self._path), open(self._path, mode) as file:
             # Remove rows that an interrupted run appended only in part. In a new file,
             # zeros stand for the header until all rows are there.

@@ -286,6 +286,17 @@ def test_an_unfinished_output_is_not_continued_otherwise(config, tmp_path):
         prepare(config, silent)
 
 
+def test_a_shard_that_is_removed_meanwhile_is_not_filled_with_zeros(config):
+    def remove(line):
+        for path in Path(config.output).glob("train-*.npy"):
+            path.unlink()
+
+    with pytest.raises(FileNotFoundError, match=r"train-\d+-of-\d+\.npy"):
+        prepare(config, remove)
+    prepare(config, silent)
+    open_dataset(config.output, verify=True)
+
+
 @pytest.mark.parametrize(
     ("change_plan", "says"),
     [
