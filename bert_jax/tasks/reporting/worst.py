@@ -19,7 +19,8 @@ class WorstExamples:
     """Finds the numbers of the examples to list."""
 
     def __init__(self) -> None:
-        self._wrong: list[tuple[float, int, set[Hashable]]] = []
+        self._wrong: list[tuple[float, int]] = []
+        self._by_kind: dict[Hashable, list[tuple[float, int]]] = {}
 
     @property
     def num_wrong(self) -> int:
@@ -34,19 +35,17 @@ class WorstExamples:
             index: the number of the example; of equal losses, the lower comes first.
             kinds: what is wrong with it, as pairs of gold and predicted class.
         """
-        self._wrong.append((loss, -index, set(kinds)))
+        entry = (loss, -index)
+        self._wrong.append(entry)
+        for kind in set(kinds):
+            self._by_kind.setdefault(kind, []).append(entry)
 
     def indices(self) -> list[int]:
         """Return the numbers of the examples to list, the worst first."""
-        by_kind: dict[Hashable, list[tuple[float, int]]] = {}
-        for loss, index, kinds in self._wrong:
-            for kind in kinds:
-                by_kind.setdefault(kind, []).append((loss, index))
-        entries = [(loss, index) for loss, index, _ in self._wrong]
-        kept = set(heapq.nlargest(MAX_EXAMPLES, entries))
-        frequent = sorted(by_kind.values(), key=len, reverse=True)[:MAX_KINDS]
-        for own in frequent:
-            kept.update(heapq.nlargest(MAX_OF_A_KIND, own))
+        kept = set(heapq.nlargest(MAX_EXAMPLES, self._wrong))
+        frequent = sorted(self._by_kind.values(), key=len, reverse=True)[:MAX_KINDS]
+        for entries in frequent:
+            kept.update(heapq.nlargest(MAX_OF_A_KIND, entries))
         return [-index for _, index in sorted(kept, reverse=True)]
 
     def listed(self, entry: Callable[[int], JsonObject]) -> JsonObject:
