@@ -203,6 +203,9 @@ def paragraph_origins(
         num_libraries: the number of classes; those with the most paragraphs.
         num_training: maximum training paragraphs per library.
         min_words: minimum words of a paragraph, without names.
+
+    Raises:
+        ValueError: a library has no such paragraph.
     """
     modules = json.loads(Path(corpus, "corpus.json").read_text())["modules"]
     paragraphs = list(read_paragraphs(Path(corpus), modules))
