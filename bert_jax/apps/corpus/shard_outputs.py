@@ -113,6 +113,7 @@ class EmbedShards(ShardJob):
             **model_record(loaded.model),
             "batch_size": self.batch_size,
             "text_column": self.text_column,
+            **({"delimiter": self.delimiter} if self.delimiter else {}),
             **vector_record(loaded.model, loaded.embedding, self.prompt),
             "pooling": pooling,
             "normalize": normalize,

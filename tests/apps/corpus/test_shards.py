@@ -342,6 +342,15 @@ def test_other_bits_and_forms_are_another_job(model, shards, predicted, capsys):
     assert outputs(predicted) == kept
 
 
+def test_vectors_by_another_delimiter_are_another_job(model, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("text;n,m\nA cat.;1,2\n")
+    command = ["embed", "--model", str(model), "--input", str(tmp_path / "a.csv")]
+    command += ["--output", str(tmp_path / "out"), "--delimiter"]
+    assert main([*command, ";"]) == main([*command, ";"]) == 0
+    assert main([*command, ","]) == 2
+    assert "was written with another delimiter; repeat" in capsys.readouterr().err
+
+
 def test_outputs_are_no_inputs_and_changed_inputs_are_done_again(model, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"review": "a"}\n')
     for _ in range(2):
