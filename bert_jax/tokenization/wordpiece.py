@@ -108,6 +108,13 @@ class WordPiece:
         return " ".join(tokens).replace(" ##", "")
 
 
+def _renaming(line: int) -> str:
+    return (
+        f"put a token that does not occur, such as [unused-{line}], on line {line}: "
+        "without it, each later token would have another id."
+    )
+
+
 def _vocabulary_lines(vocabulary: bytes) -> list[str]:
     # Not splitlines: a token may be one of the rarer line breaks.
     text = vocabulary.decode().removeprefix("\ufeff")  # as editors may begin a file
@@ -115,9 +122,16 @@ def _vocabulary_lines(vocabulary: bytes) -> list[str]:
     tokens = [line.removesuffix("\r") for line in lines]
     for number, token in enumerate(tokens, 1):
         if not token.strip(" \t"):  # rarer white space may be a token
-            raise ValueError(f"line {number} is blank; each line must hold one token.")
+            is_last = not "".join(tokens[number:]).strip()
+            remedy = "drop it." if is_last else _renaming(number)
+            raise ValueError(
+                f"line {number} is blank; each line must hold one token: {remedy}"
+            )
     token, count = collections.Counter(tokens).most_common(1)[0]
     if count > 1:
         first, second = [n for n, t in enumerate(tokens, 1) if t == token][:2]
-        raise ValueError(f"line {second} repeats {token!r} of line {first}; keep one.")
+        raise ValueError(
+            f"line {second} repeats {token!r} of line {first}; keep one: "
+            f"{_renaming(first)}"
+        )
     return tokens
