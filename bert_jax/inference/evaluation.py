@@ -66,8 +66,12 @@ def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     """Return the settings with how a model of sentence pairs makes vectors.
 
     Raises:
-        ValueError: the model's files require what this library does not compute.
+        ValueError: rows are longer than the model takes, or its files require what this
+            library does not compute.
     """
+    positions = model.config.max_position_embeddings
+    rule = f"data.max_length={data.max_length} but the model has {positions} positions"
+    require(data.max_length <= positions, f"{rule}; pass at most that.")
     if model.config.head != PairVectorsTask.head:
         return data
     embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)

@@ -346,6 +346,14 @@ def test_several_classes_of_a_model_of_one_are_refused(options, model, table, re
     assert "problem_type=single_label_classification. Name one --label-column" in error
 
 
+@pytest.mark.parametrize("verb", ["predict", "evaluate"])
+def test_rows_that_are_longer_than_the_model_takes_are_refused(
+    verb, model, table, refused
+):
+    error = refused(verb, model, "--input", table, "--data.max-length", "5000")
+    assert "data.max_length=5000 but the model has 32 positions; pass at most" in error
+
+
 def test_options_with_the_value_of_the_checkpoint_are_taken(model, table, capsys):
     printed(capsys, model, table, "--label-column", "who")
 
