@@ -20,7 +20,7 @@ An example has the fields of its dataclass, such as `label`; a prediction is wha
 selects the best checkpoint: the higher, the better.
 """
 _TAKEN = ("loss", "step", "split")
-_PREFIXES = ("test_", "baseline:")
+_PREFIXES = ("test_", "before_", "baseline:")
 """Names that lines of metrics, or the results of a run, have already."""
 
 
@@ -75,7 +75,8 @@ def own_scores(function: ComputeMetrics, predictions: Predictions) -> dict[str, 
         if any(key in _TAKEN or key.startswith(_PREFIXES) for key in names):
             raise RuntimeError(
                 f"compute_metrics: {name} returned {quoted(names)}; choose other names "
-                f"than {', '.join(_TAKEN)} and those that begin with test_ or baseline:"
+                f"than {', '.join(_TAKEN)} and those that begin with "
+                f"{', '.join(_PREFIXES)}"
             )
         try:
             numbers = dict(zip(names, map(float, scores.values()), strict=True))

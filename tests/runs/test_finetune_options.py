@@ -16,6 +16,8 @@ from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_setup import finetuning_model
 from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.own_metrics import own_scores
+from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.texts.examples import TextExample
 
 WORDS = {"rare": "moon", "often": "sun"}
@@ -115,6 +117,12 @@ def module(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", list(__import__("sys").path))
     return name
+
+
+@pytest.mark.parametrize("name", ["step", "test_f1", "before_f1", "baseline: f1"])
+def test_scores_of_ones_own_have_names_of_their_own(name):
+    with pytest.raises(RuntimeError, match="choose .* begin with test_, before_, base"):
+        own_scores(lambda *_: {name: 1.0}, Predictions([], []))
 
 
 @pytest.mark.slow
