@@ -211,6 +211,17 @@ def test_large_numbers_that_are_nearly_equal(gold):
     assert sum(report["histogram"]["counts"]) == len(gold)
 
 
+def test_numbers_far_from_zero_are_shown_apart():
+    task = text_task(("score",), problem_type="regression")
+    predicted = [{"value": 1e9 + x} for x in (123.0, 9.0)]
+    report = report_of(task, examples(1e9, 1e9 + 8), predicted)
+    _, errors, worst = sections(report)
+    rows = [row[0] for row in errors.parts[2].rows]
+    assert rows == ["1000000000 to 1000000000", "1000000008 to 1000000008", "all"]
+    facts = dict(worst.parts[0].items[0].facts)
+    assert (facts["gold"], facts["predicted"]) == ("1000000000", "1000000123")
+
+
 def test_long_files_have_a_sample_of_points():
     task = text_task(("score",), problem_type="regression")
     gold = np.random.default_rng(0).random(5000).tolist()

@@ -160,18 +160,26 @@ def range_rows(
     report: JsonObject, values: Callable[[JsonObject], list[TableCell]]
 ) -> list[list[TableCell]]:
     """Return a row for each range of labels: its ends, its count, and values of it."""
+    ranges = report["by_range"]
+    ends = iter(_told_apart(*(own[end] for own in ranges for end in ("low", "high"))))
     return [
-        [f"{own['low']:.4g} to {own['high']:.4g}", own["count"], *values(own)]
-        for own in report["by_range"]
+        [f"{next(ends)} to {next(ends)}", own["count"], *values(own)] for own in ranges
     ]
+
+
+def _told_apart(*numbers: float) -> list[str]:
+    """Return numbers in four digits, or in as many as it takes to tell them apart."""
+    for digits in (4, *range(10, 18)):
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(texts)) == len(set(numbers)):
+            break
+    return texts
 
 
 def _item(entry: JsonObject) -> Item:
-    facts = [
-        ("gold", f"{entry['label']:.4g}"),
-        ("predicted", f"{entry['prediction']:.4g}"),
-        ("error", f"{entry['error']:+.4g}"),
-    ]
+    gold, predicted = _told_apart(entry["label"], entry["prediction"])
+    error = f"{entry['error']:+.4g}"
+    facts = [("gold", gold), ("predicted", predicted), ("error", error)]
     return Item(entry["where"], facts, passages(entry["texts"]))
 
 
