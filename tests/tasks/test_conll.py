@@ -222,6 +222,10 @@ def test_columns_that_are_refused(tmp_path, text, message):
             '{"tokens": ["a", "b"], "tags": ["PER", "I-X"]}',
             "a.jsonl, line 1: 'PER' is not a tag",
         ),
+        (
+            '{"tokens": ["a", "b"], "tags": ["I-X", "O-Y"]}',
+            ".*'O-Y' is not a tag.* It is in the field of the tags, and others are",
+        ),
         ("[1]", "a.jsonl, line 1 must be a JSON object"),
         ("{", "a.jsonl, line 1 is not JSON"),
     ],

@@ -354,8 +354,9 @@ def _with_valid_tags(
         sentence: Sentence = row.values["sentence"]
         for i, tag in enumerate(sentence.tags or ()):
             if tag in errors:
+                place = "last column" if sentence.columns else "field of the tags"
                 raise ValueError(
-                    f"{sentence.where(i)}: {errors[tag]} It is in the last column"
+                    f"{sentence.where(i)}: {errors[tag]} It is in the {place}"
                     f"{hint}; to predict, give the words alone."
                 )
         return sentence
