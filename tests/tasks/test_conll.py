@@ -234,6 +234,12 @@ def test_json_that_is_refused(tmp_path, text, message):
     assert re.match(message, refused(tmp_path, text, "a.jsonl"))
 
 
+def test_commas_between_columns_are_told(tmp_path):
+    text = "Sentence #,Word,Tag\nSentence: 1,In,O\n,Oslo,B-LOC\n"
+    message = r"a.csv, line 3: 1 columns, but .* by commas or semicolons: write a tab"
+    assert re.match(message, refused(tmp_path, text, "a.csv"))
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match="b.txt is not a file; name a file of"):
         read_sentences(str(tmp_path / "b.txt"))

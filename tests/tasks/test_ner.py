@@ -183,6 +183,9 @@ def test_tags_of_entities_in_another_form_are_told():
 def test_training_files_from_which_nothing_can_be_learned():
     with pytest.raises(ValueError, match="^a.txt has no tags; nothing can be learned"):
         task().labels([Sentence(("a",), path="a.txt")])
+    commas = Sentence(("a,O", "b,B-A"), columns=(("a,O",), ("b,B-A",)), path="a.txt")
+    with pytest.raises(ValueError, match="^a.txt has no tags; .* write a tab between"):
+        task().labels([commas])
     with pytest.raises(ValueError, match="^a.txt has no entity: every tag is O"):
         task().labels([sentence("a", "O", path="a.txt")])
     plain = [Sentence(("a", "b"), ("NN", "NN"), path="a.txt")]

@@ -27,6 +27,10 @@ _BLANKS = " \t\r"
 _GAP = re.compile("[ \t]+")
 _LINE_FORMAT = "must hold a word, any other columns, and the tag in the last column"
 _COMMENT_HINT = " That looks like a comment; the format has none: drop it."
+_COMMA_HINT = (
+    " Its columns seem to be separated by commas or semicolons: write a tab between "
+    "the word and its tag, a blank line between sentences, and no header."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,6 +161,7 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     tabs = "\t" in lines[first - 1].strip(_BLANKS)
     width = len(_split(lines[first - 1], tabs))
     hint = _COMMENT_HINT * lines[first - 1].startswith("#")
+    hint += _COMMA_HINT * (suffix_of(path) == ".csv")
 
     def parse(row: TableRow) -> Sentence:
         rows = tuple(_split(line, tabs) for line in row.values["lines"])
@@ -198,6 +203,13 @@ def _rows_of_lines(lines: Sequence[str], path: str) -> Iterator[TableRow]:
         else:
             before = tuple(line.strip(_BLANKS) for line in chunk)
         start += len(chunk)
+
+
+def no_tags_message(sentence: Sentence, consequence: str) -> str:
+    """Return that a sentence has no tags, and a hint if its columns have commas."""
+    joined = all(re.search(".[,;].", word) for word in sentence.words)
+    hint = _COMMA_HINT * (joined and bool(sentence.columns))
+    return f"{sentence.path} has no tags; {consequence}.{hint}"
 
 
 def _check_line_ends(lines: Sequence[str], path: str) -> None:

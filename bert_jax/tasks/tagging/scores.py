@@ -10,7 +10,7 @@ from bert_jax.metrics.entities import (
     tag_accuracy,
     write_tags,
 )
-from bert_jax.tasks.tagging.conll import Sentence
+from bert_jax.tasks.tagging.conll import Sentence, no_tags_message
 
 
 def conlleval_scores(
@@ -33,7 +33,7 @@ def require_tags(sentence: Sentence) -> tuple[str, ...]:
         ValueError: it has none.
     """
     if sentence.tags is None:
-        raise ValueError(f"{sentence.path} has no tags; there is nothing to score by.")
+        raise ValueError(no_tags_message(sentence, "there is nothing to score by"))
     return sentence.tags
 
 

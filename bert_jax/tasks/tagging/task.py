@@ -38,6 +38,7 @@ from bert_jax.tasks.tagging import entity_report, tag_report
 from bert_jax.tasks.tagging.conll import (
     TAG_FIELDS,
     Sentence,
+    no_tags_message,
     read_sentences,
     sentence_from_row,
     write_sentences,
@@ -109,9 +110,8 @@ class TokenClassificationTask(FinetuningTask):
             message = missing_column_message(first.where(0), name, first.fields)
             raise ValueError(f"{message} Name the one with the tags by --label-column.")
         if first.tags is None:
-            raise ValueError(
-                f"{first.path} has no tags; nothing can be learned from words alone."
-            )
+            reason = "nothing can be learned from words alone"
+            raise ValueError(no_tags_message(first, reason))
         if self.data.labels:
             return self.data.labels
         scheme: Scheme | None = "IOB2" if first.scheme == "IOB1" else first.scheme
