@@ -115,6 +115,7 @@ def test_rows_that_say_little_or_wrong_things(tmp_path):
     assert (first.id, second.id) == ("line 1", "7") and not first.has_label
     for more, message in (
         ({"answers": "Warsaw"}, "a.jsonl, line 1: answers is not JSON"),
+        ({"answers": "{'text': array([], dtype=object)}"}, "not JSON: .* json.dumps; "),
         ({"is_impossible": True} | qa(), "line 1: is_impossible is true and there are"),
         ({"answers": {"text": ["x"]}}, "line 1 has no answer_start; its fields are te"),
         ({"context": None}, "line 1: 'context' holds null; it must be a string"),

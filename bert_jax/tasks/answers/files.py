@@ -27,6 +27,10 @@ from bert_jax.tasks.splits import split_file
 _RELEASES = [(f"train-{v}.json", f"dev-{v}.json") for v in ("v1.1", "v2.0")]
 _BOOLEANS = {"true": True, "false": False, "": None}
 """What a field of a .csv file says."""
+_WRITE_JSON = (
+    "Write them by json.dumps; or the table as lines, by pandas's "
+    "to_json(PATH, orient='records', lines=True), or as .parquet."
+)
 _NBEST_FIELDS = ("text", "probability", "start_logit", "end_logit")
 _JSON_TYPES = {
     type(None): "null",
@@ -210,7 +214,10 @@ def _answers(entries: Any, where: str) -> tuple[tuple[str, int], ...] | None:
     in a .csv file, that as JSON.
     """
     if isinstance(entries, str) and entries.strip():
-        entries = parse_json(entries, f"{where}: answers")
+        try:
+            entries = parse_json(entries, f"{where}: answers")
+        except ValueError as error:
+            raise ValueError(f"{error} {_WRITE_JSON}") from error
     if entries is None or isinstance(entries, str):
         return None
     if isinstance(entries, dict):
