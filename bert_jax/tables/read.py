@@ -201,13 +201,13 @@ def _delimited_rows(
     records = _records(itertools.chain(head, lines), name, separator, quoted)
     if not quoted:
         records = _telling_of_quotes(records, name, notify)
-    _, header, problem = next(records, (1, [], ""))
+    number, header, problem = next(records, (1, [], ""))
     repeated = {name for name in header if header.count(name) > 1}
     if problem or repeated:
         raise ValueError(
             problem
-            or f"{name}, line 1 names {column_names(sorted(repeated))} twice; each "
-            "column needs its own name."
+            or f"{name}, line {number} names {column_names(sorted(repeated))} twice; "
+            "each column needs its own name."
         )
     for number, fields, problem in records:
         where = f"{name}, line {number}"

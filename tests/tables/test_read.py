@@ -265,6 +265,7 @@ def test_json_lines_end_at_line_feeds_alone(tmp_path):
         ("a.csv", 'a,b\n1,2\n"x" y,2\n', r"a.csv, line 3: ',' expected after '\"'"),
         ("a.tsv", "a\tb\n1\t2\t3\n", r"a.tsv, line 2 has 3 fields"),
         ("a.tsv", "a\tb\ta\n1\t2\t3\n", r"a.tsv, line 1 names a twice; each column"),
+        ("a.csv", "sep=;\na;b;a\n1;2;3\n", r"a.csv, line 2 names a twice; each col"),
         ("a.csv", "", r"a.csv has no rows; it must have at least one\."),
         ("a.csv", "a,b\n", r"a.csv has no rows"),
         ("a.jsonl", "\n \n", r"a.jsonl has no rows"),
