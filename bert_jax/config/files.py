@@ -104,9 +104,19 @@ def finetuning_config(name: str) -> FinetuneConfig:
     return config
 
 
+def _object_of_unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"the key {quoted(name)} occurs twice in an object")
+        values[name] = value
+    return values
+
+
 def _load_json(path: str, config_class: type[ConfigT]) -> ConfigT:
     try:
-        values = json.loads(Path(path).read_bytes())
+        content = Path(path).read_bytes()
+        values = json.loads(content, object_pairs_hook=_object_of_unique_keys)
         if not isinstance(values, dict):
             raise ValueError(f"it holds {quoted(values)}, not a JSON object")
         for name in (HISTORY, "embedding"):  # of a run, and of a model that was saved
