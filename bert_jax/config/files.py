@@ -76,7 +76,8 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
         raise
     except BaseException as error:  # sys.exit too: the run has not started
         reason = f"{type(error).__name__}: {error}".rstrip(": ")
-        raise ValueError(f"{path} fails: {reason}; correct it.") from error
+        end = " Correct it." if reason.endswith((".", "?")) else "; correct it."
+        raise ValueError(f"{path} fails: {reason}{end}") from error
     if not isinstance(config, config_class):
         raise ValueError(
             f"{path} must bind the name config to a {config_class.__name__}."
@@ -123,8 +124,9 @@ def _load_json(path: str, config_class: type[ConfigT]) -> ConfigT:
             values.pop(name, None)
         return from_dict(config_class, values)
     except (ValueError, TypeError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        end = "" if reason.endswith((".", "?")) else "."
         raise ValueError(
-            f"{path} holds no {config_class.__name__}: {' '.join(str(error).split())}"
-            f"{'' if str(error).endswith('.') else '.'} Name the config.json of a run, "
-            "or a Python file."
+            f"{path} holds no {config_class.__name__}: {reason}{end} Name the "
+            "config.json of a run, or a Python file."
         ) from error

@@ -252,6 +252,7 @@ def test_refused_options(arguments, message, refused, tmp_path, monkeypatch):
         ("1 / 0", "fails: ZeroDivisionError"),
         ("import sys; sys.exit(0)", "fails: SystemExit: 0; correct it"),
         ("raise BaseException('stop')", "fails: BaseException: stop"),
+        ("raise ValueError('a=1; lower it.')", "a=1; lower it. Correct it."),
     ],
 )
 def test_refused_configuration_files(text, message, refused, tmp_path):

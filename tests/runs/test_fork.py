@@ -436,7 +436,7 @@ def test_what_a_run_filled_in_goes_with_its_data_its_teacher_and_its_rate(
     [
         ("[1]", "it holds [1], not a JSON object. Name the config.json"),
         ("{", "holds no PretrainConfig: Expecting property name"),
-        ('{"num_step": 3}', "has no field num_step; did you mean 'num_steps'?"),
+        ('{"num_step": 3}', "has no field num_step; did you mean 'num_steps'? Name"),
         ('{"num_steps": 0}', "num_steps=0 must be"),
         ('{"seed": 1, "seed": 2}', "the key 'seed' occurs twice in an object. Name"),
         ('{"model": [1]}', "BertConfig must be a JSON object"),
