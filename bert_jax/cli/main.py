@@ -8,9 +8,10 @@ import os
 import re
 import signal
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from bert_jax.cli import completion
 from bert_jax.cli.command import parse
@@ -98,6 +99,20 @@ def print_group_help(group: str) -> None:
             print(f"  {name.split()[1]:11} {verb.load(verb.options).__doc__}")
 
 
+def discard(stream: TextIO) -> None:
+    """Let a stream that cannot be written take what it holds, and all that follows."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _raise_of_output(error: OSError) -> None:
+    """Raise an error of standard output with its name and a remedy."""
+    from bert_jax.storage.files import name_path_in_errors
+
+    discard(sys.stdout)
+    with name_path_in_errors("standard output"):
+        raise error
+
+
 @contextlib.contextmanager
 def flushed_output() -> Iterator[None]:
     """Write what standard output holds at the end of the block.
@@ -105,20 +120,22 @@ def flushed_output() -> Iterator[None]:
     Python would do it last of all, where an error is no line and has its own exit code.
 
     Raises:
-        OSError: it cannot be written; the message names it and a remedy.
+        OSError: it, or a line of the block, cannot be written; the message names it and
+            a remedy.
     """
     try:
         yield
+    except OSError as error:
+        place = traceback.extract_tb(error.__traceback__, limit=-1)[0]
+        if error.filename is None and "print(" in str(place.line):
+            _raise_of_output(error)
+        raise
     finally:
         try:
             if sys.stdout is not None:
                 sys.stdout.flush()
-        except OSError:
-            from bert_jax.storage.files import name_path_in_errors
-
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            with name_path_in_errors("standard output"):
-                raise
+        except OSError as error:
+            _raise_of_output(error)
 
 
 def main(
@@ -156,16 +173,19 @@ def report(error: Exception) -> int:
     """Print an error in one line, and return its exit code; raise a bug of ours."""
     from bert_jax.training.faults import DivergedRun, InterruptedRun
 
-    if isinstance(error, InterruptedRun):
-        print(one_line(error), file=sys.stderr)
-        return error.exit_code
     explained = messages.explain(error)
     if isinstance(error, DivergedRun):
         explained = str(error), 1
-    if explained is None:
+    if isinstance(error, InterruptedRun):
+        line, code = one_line(error), error.exit_code
+    elif explained is None:
         raise error
-    line, code = explained
-    print(f"bert-jax: {one_line(line)}", file=sys.stderr)
+    else:
+        line, code = f"bert-jax: {one_line(explained[0])}", explained[1]
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except OSError:  # no one reads it, and the exit code is what is left to say
+        discard(sys.stderr)
     return code
 
 
