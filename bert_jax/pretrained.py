@@ -125,13 +125,17 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
             f"{directory} is a checkpoint of TensorFlow; convert it by `bert-jax "
             f"convert import --from tf1 {directory} --output DIRECTORY`, and name that."
         )
+    named = (
+        "name a workdir of `bert-jax pretrain` or `finetune`, a checkpoint, or a "
+        "directory of a model."
+    )
     if not directory.exists():
-        raise FileNotFoundError(
-            f"{path} does not exist; name a workdir of `bert-jax pretrain` or "
-            f"`finetune`, a checkpoint, or a directory of a model.{hint(path)}"
-        )
+        raise FileNotFoundError(f"{path} does not exist; {named}{hint(path)}")
     if directory.is_file():
-        raise ValueError(f"{path} is a file; name the directory, {directory.parent}.")
+        parent = absolute(directory).parent
+        if (parent / CONFIG).exists():
+            named = f"name the directory, {parent}."
+        raise ValueError(f"{path} is a file; {named}")
     directory, problems = find_checkpoint(directory)
     for problem in problems:
         warnings.warn(f"Skipped a newer checkpoint: {problem}", stacklevel=4)

@@ -293,6 +293,12 @@ def test_a_model_says_which_head_it_lacks(tmp_path):
         encoder.next_sentence("the cat", "a mat")
     with pytest.raises(ValueError, match="is a file; name the directory, .*encoder"):
         bert_jax.load(tmp_path / "encoder" / "model.safetensors")
+    (tmp_path / "texts.csv").touch()
+    with pytest.raises(ValueError, match="texts.csv is a file; name a workdir"):
+        bert_jax.load(tmp_path / "texts.csv")
+    (tmp_path / "model.onnx").touch()
+    with pytest.raises(FileNotFoundError, match="an export to ONNX, which is not read"):
+        bert_jax.load(tmp_path)
     masked_lm = bert_jax.load(stored("BertForMaskedLM").write(tmp_path / "masked_lm"))
     with pytest.raises(ValueError, match="no next_sentence head .head=masked_lm., whi"):
         masked_lm.next_sentence("the cat", "a mat")

@@ -25,6 +25,12 @@ from bert_jax.storage.runs_file import RUNS, read_runs_file
 
 CHECKPOINTS = "checkpoints"
 _MAX_LISTED = 20
+_OTHERS = {
+    "model.onnx": ", but an export to ONNX, which is not read back",
+    "model.stablehlo": ", but an export to StableHLO, which is not read back",
+    "tokenizer_config.json": ", but a tokenizer",
+}
+"""What a directory without a checkpoint holds, by one of its files."""
 _STEP = re.compile("0|[1-9][0-9]{0,17}")
 
 ConfigT = TypeVar("ConfigT")
@@ -206,9 +212,11 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
     if step is not None and "task" in read_config(path / CHECKPOINTS / str(step)):
         step, problems = best_verified_step(path / CHECKPOINTS, verified=step)
     if step is None:
+        others = [kind for name, kind in _OTHERS.items() if (path / name).exists()]
         raise FileNotFoundError(
-            f"{path} holds no complete checkpoint; name a workdir of `bert-jax "
-            "pretrain` or `finetune`, or one of its checkpoints/STEP directories."
+            f"{path} holds no complete checkpoint{''.join(others[:1])}; name a workdir "
+            "of `bert-jax pretrain` or `finetune`, or one of its checkpoints/STEP "
+            "directories."
         )
     return path / CHECKPOINTS / str(step), problems
 
