@@ -13,6 +13,7 @@ from etils import epath
 from bert_jax.checkpoints.restore import read_params
 from bert_jax.checkpoints.steps import find_checkpoint, read_config, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
@@ -94,6 +95,7 @@ class Model:
 
 def as_directory(path: str) -> epath.Path:
     """Return the path; `hf:OWNER/NAME` is downloaded first."""
+    require(isinstance(path, str), f"path={path!r:.80} must be a path or a name.")
     return download(path) if path.startswith(HUB) else open_directory(path)
 
 

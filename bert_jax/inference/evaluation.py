@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig
-from bert_jax.config.checks import require
+from bert_jax.config.checks import quoted, require
+from bert_jax.inference.arguments import require_count
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.learned import learned_line, training_examples
 from bert_jax.pretrained import (
@@ -189,6 +190,12 @@ def evaluate(
             report is asked for and the file has no labels.
         OSError: `output` or `report` cannot be written.
     """
+    require(
+        compute_metrics is None or callable(compute_metrics),
+        f"compute_metrics={quoted(compute_metrics)} must be a function of examples and "
+        "predictions that returns scores.",
+    )
+    require_count("batch_size", batch_size)
     require_outputs(output, report)
     evaluation = model_evaluation(
         checkpoint, data, part, bool(report), compute_metrics, batch_size

@@ -95,6 +95,9 @@ REFUSED = [
         "batch_size=1.5 must be at least 1",
     ),
     ('bert.embed(["a"], batch_size=True)', "batch_size=True must be at least 1"),
+    ("bert_jax.evaluate(bert, batch_size=True)", "batch_size=True must be at least 1"),
+    ("bert_jax.evaluate(bert, compute_metrics=3)", "_metrics=3 must be a function"),
+    ('bert_jax.load(b"a")', "path=b'a' must be a path or a name"),
     (
         'bert.similarity("a", np.full((1, 16), np.nan))',
         "b: vector 0 holds NaN or infinity",
