@@ -94,14 +94,15 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
     if part != "validation":
         raise ValueError(
             f"part={part} needs data.path or data.test, which are empty; name the file "
-            "by --input FILE."
+            "by --input FILE, in Python by data."
         )
     if data.validation:
         return task.read(data.validation)
     if not data.train:
         given = f"data.test={data.test} is scored by --part test; " if data.test else ""
         raise ValueError(
-            f"{given}data.validation is empty; pass --input with the file to score."
+            f"{given}data.validation is empty; pass --input with the file to score, in "
+            "Python data."
         )
     splits = hold_out(task, task.read(data.train))
     # Runs of older versions have the place of a file of tags in its fingerprint.

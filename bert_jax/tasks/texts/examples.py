@@ -60,7 +60,7 @@ def require_num_texts(example: TextExample, number: int) -> None:
         number in (0, len(example.texts)),
         f"{example.where} holds {texts[len(example.texts)]}, and the examples that the "
         f"model learns from hold {texts.get(number)}; name as many columns by "
-        "--text-column.",
+        "--text-column, in Python pass as many texts.",
     )
 
 
