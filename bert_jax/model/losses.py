@@ -24,7 +24,11 @@ def cross_entropy(
     labels: Int[Array, "*shape"],
     weights: Float[Array, "*shape"],
 ) -> Sum:
-    """Return the total cross-entropy in nats of the labels under softmax(scores)."""
+    """Return the total cross-entropy in nats of the labels under softmax(scores).
+
+    A label that is no class, such as -100, makes it NaN, even where its weight is 0:
+    what does not count needs weight 0, and any class as its label.
+    """
     losses = optax.softmax_cross_entropy_with_integer_labels(scores, labels)
     return weighted_sum(losses, weights)
 
