@@ -29,8 +29,9 @@ _KINDS = (
 )
 _NO_PROSE = (
     (
-        rb"(?is)\s*(<!--.*?-->\s*)*(<!doctype|<html|<head|<body|<\?xml|<\w\S*\s[^<>]*"
-        rb"xmlns|WARC/)",
+        # (?>…) gives no comment back: many are read once, and each ends at its own -->.
+        rb"(?is)\s*(?>(<!--.*?-->\s*)*)(<!doctype|<html|<(head|body)(\s[^<>]*=[^<>]*)?>|"
+        rb"<\?xml|<\w[^\s<>]*\s[^<>]*\bxmlns[:=]|WARC/)",
         "HTML, XML or WARC",
         _EXTRACT,
     ),
@@ -67,7 +68,7 @@ def encoding_of(head: bytes, name: str) -> str:
         if re.match(start, head, re.DOTALL):
             raise ValueError(f"{name} is {what}, whatever its name says; {remedy}.")
     for switch, encoding in _SEVEN_BITS:
-        if re.search(switch, head):
+        if head.isascii() and re.search(switch, head):
             raise ValueError(
                 f"{name} is in {encoding}; convert it by `iconv -f {encoding} -t "
                 "UTF-8`."

@@ -13,7 +13,7 @@ from bert_jax.config import VocabularyConfig
 from bert_jax.data.records import open_dataset
 from bert_jax.data.sources import find_sources, read_pieces
 from bert_jax.data.vocabulary import read_lines
-from bert_jax.storage.encodings import encoding_of
+from bert_jax.storage.encodings import encoding_of, require_prose
 
 MARKS = {
     "utf-8": codecs.BOM_UTF8,
@@ -183,6 +183,21 @@ def test_wide_text_without_a_mark_is_recognised(tmp_path, language, encoding):
 def test_text_is_not_taken_for_something_else(language):
     for content in (TEXTS[language].encode(), TEXTS[language].encode()[1:], b"{}\nBZh"):
         assert encoding_of(content, "a.txt") == "utf-8"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<headcrab> The judge reads.\n<bodyguard> The clerk reads.\n",
+        "<judge> What is an xmlns=?\n<clerk> A namespace.\n",
+        "<!-- a -->\n# The judge\n\nA page begins so:\n\n<!-- b -->\n<html>\n",
+        "<!-- a -->\n" * 64 + "The judge reads.\n",
+        "Der Müller schreibt \x1b$B, das auf JIS umschaltet.\n",
+    ],
+)
+def test_text_that_shows_markup_is_prose(text):
+    assert encoding_of(text.encode(), "a.txt") == "utf-8"
+    require_prose(text.encode(), "a.txt")
 
 
 @pytest.mark.parametrize(
