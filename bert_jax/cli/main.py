@@ -132,7 +132,7 @@ def flushed_output() -> Iterator[None]:
         raise
     finally:
         try:
-            if sys.stdout is not None:
+            if not getattr(sys.stdout, "closed", True):  # or it is None
                 sys.stdout.flush()
         except OSError as error:
             _raise_of_output(error)

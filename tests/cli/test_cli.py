@@ -561,3 +561,12 @@ def test_an_output_that_no_one_takes_has_the_exit_code_of_its_error():
             command, stdout=closed, stderr=subprocess.PIPE, text=True, env=environment
         )
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_an_output_that_the_verb_has_closed_is_not_written_again(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(sys, "stdout", open(tmp_path / "out.txt", "w"))
+    assert main([], run=lambda _: print("a") or sys.stdout.close() or 0) == 0
+    assert (tmp_path / "out.txt").read_text() == "a\n"
+    assert capsys.readouterr().err == ""
