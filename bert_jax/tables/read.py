@@ -291,20 +291,21 @@ def _telling_of_quotes(
     notify: Callable[[str], None],
 ) -> Iterator[tuple[int, list[str], str]]:
     """Yield records; tell of the first one whose fields are quoted, as in .csv."""
-    is_told = False
     for number, fields, problem in records:
         starts = [field for field in fields if field[:1] == '"']
         is_quoted = any('""' in field[1:] for field in starts) or (
             len(starts) == len(fields) > 1 and all(f[1:][-1:] == '"' for f in fields)
         )
-        if is_quoted and not is_told:
+        if is_quoted:
             notify(
                 f"{name}, line {number} has fields in quotes, which a .tsv has as "
                 "characters of the text. If they only enclose fields, give the file a "
                 "name in .csv."
             )
-        is_told |= is_quoted
         yield number, fields, problem
+        if is_quoted:
+            break
+    yield from records
 
 
 @contextlib.contextmanager
