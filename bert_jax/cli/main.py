@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TextIO
@@ -104,15 +103,6 @@ def discard(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _raise_of_output(error: OSError) -> None:
-    """Raise an error of standard output with its name and a remedy."""
-    from bert_jax.storage.files import name_path_in_errors
-
-    discard(sys.stdout)
-    with name_path_in_errors("standard output"):
-        raise error
-
-
 @contextlib.contextmanager
 def flushed_output() -> Iterator[None]:
     """Write what standard output holds at the end of the block.
@@ -120,22 +110,22 @@ def flushed_output() -> Iterator[None]:
     Python would do it last of all, where an error is no line and has its own exit code.
 
     Raises:
-        OSError: it, or a line of the block, cannot be written; the message names it and
-            a remedy.
+        OSError: it cannot be written, and the block has not failed before by another
+            error; the message names it and a remedy.
     """
     try:
         yield
-    except OSError as error:
-        place = traceback.extract_tb(error.__traceback__, limit=-1)[0]
-        if error.filename is None and "print(" in str(place.line):
-            _raise_of_output(error)
-        raise
     finally:
         try:
             if not getattr(sys.stdout, "closed", True):  # or it is None
                 sys.stdout.flush()
         except OSError as error:
-            _raise_of_output(error)
+            from bert_jax.storage.files import name_path_in_errors
+
+            discard(sys.stdout)
+            if isinstance(error.__context__, OSError | None):  # else it is the second
+                with name_path_in_errors("standard output"):
+                    raise
 
 
 def main(

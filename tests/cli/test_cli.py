@@ -570,3 +570,17 @@ def test_an_output_that_the_verb_has_closed_is_not_written_again(
     assert main([], run=lambda _: print("a") or sys.stdout.close() or 0) == 0
     assert (tmp_path / "out.txt").read_text() == "a\n"
     assert capsys.readouterr().err == ""
+
+
+def test_an_output_that_no_one_takes_hides_no_other_error():
+    run = "lambda _: print('a') or int('x')"
+    command = f"from bert_jax.cli.main import main; raise SystemExit(main([], {run}))"
+    environment = {**os.environ, "PYTHONUNBUFFERED": ""}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment,
+        )
+    assert (done.returncode, done.stderr.split()[:2]) == (2, [b"bert-jax:", b"invalid"])
