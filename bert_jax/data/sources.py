@@ -154,7 +154,9 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         elif exists or "**" not in entry:
             files += _files_below(path, skipped)
     if skipped:
-        most = dict(skipped.most_common(_MAX_KINDS))  # chapter.0001 has one of its own
+        # chapter.0001 is a kind of its own; what may hold text is named before such.
+        order = sorted(skipped, key=lambda kind: (kind != _UNREADABLE, -skipped[kind]))
+        most = {kind: skipped[kind] for kind in order[:_MAX_KINDS]}
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(most.items()))
         if others := skipped.total() - sum(most.values()):
             kinds += f" and {others} of {len(skipped) - len(most)} other kinds"

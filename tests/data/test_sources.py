@@ -173,6 +173,9 @@ def test_a_directory_that_cannot_be_read_is_said(entry, tmp_path, monkeypatch, c
     (source,) = find_sources([f"{tmp_path}/text{entry}"])
     assert source.path == str(other / "a.txt")
     assert "not read are 1 directories that cannot be read" in caplog.text
+    tree(other, *(f"b{i % 2}.{i // 2:03}" for i in range(99)))
+    find_sources([f"{tmp_path}/text"])
+    assert "1 directories that cannot be read and" in caplog.text, "among many kinds"
 
 
 def test_the_order_does_not_depend_on_how_paths_are_spelled(tmp_path, monkeypatch):
