@@ -293,8 +293,10 @@ def _telling_of_quotes(
     """Yield records; tell of the first one whose fields are quoted, as in .csv."""
     for number, fields, problem in records:
         starts = [field for field in fields if field[:1] == '"']
-        is_quoted = any('""' in field[1:] for field in starts) or (
-            len(starts) == len(fields) > 1 and all(f[1:][-1:] == '"' for f in fields)
+        is_whole = 1 < len(starts) == len(fields)
+        is_quoted = starts and (
+            any('""' in field[1:] for field in starts)
+            or (is_whole and all(field[1:][-1:] == '"' for field in fields))
         )
         if is_quoted:
             notify(
