@@ -99,7 +99,9 @@ def _explain_os_error(error: OSError) -> str:
     if error.strerror is None:
         return str(error)
     names = [printable(n) for n in (error.filename, error.filename2) if n is not None]
-    prefix = " and ".join(name for name in names if name not in error.strerror)
+    if error.errno is None or error.strerror != os.strerror(error.errno):
+        names = [name for name in names if name not in error.strerror]
+    prefix = " and ".join(names)
     return f"{prefix}: {error.strerror}" if prefix else error.strerror
 
 

@@ -1,14 +1,16 @@
 """The logger `bert_jax`: where messages go, and how a program redirects them."""
 
 import contextlib
+import errno
 import logging
+import os
 import subprocess
 import sys
 import time
 
 import pytest
 
-from bert_jax.terminal.messages import say, warn
+from bert_jax.terminal.messages import explain, say, warn
 from bert_jax.terminal.progress import Waiting
 
 PROGRAM = """
@@ -94,3 +96,10 @@ def test_a_wait_that_fails_prints_no_time(capsys):
 
 def test_the_logger_is_named_as_the_package():
     assert logging.getLogger("bert_jax").handlers
+
+
+@pytest.mark.parametrize("name", ["d", "file", "runs/a"])
+def test_an_error_names_its_file_whatever_the_name_is(name):
+    """A name of few letters is part of the system's words, too."""
+    error = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    assert explain(error) == (f"{name}: No such file or directory", 2)
