@@ -90,7 +90,9 @@ def _example_lines(examples: views.Examples) -> Iterable[str]:
         yield printable(f"  {item.where}: {facts}")
         for passage in item.passages:
             spans = (
-                f"[{span.text}]({span.label})" if span.mark else span.text
+                f"[{span.text}]({span.label})".removesuffix("()")
+                if span.mark
+                else span.text
                 for span in passage.spans
             )
             text = one_line("".join(spans))

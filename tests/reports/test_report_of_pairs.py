@@ -36,7 +36,9 @@ def is_shown(report, capsys):
     assert "first 0" in report_page(report) or "first" in report_page(report)
     print_report(report)
     assert json.loads(json.dumps(report, allow_nan=False)) == report
-    return capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "]()" not in shown  # a mark without a label
+    return shown
 
 
 def test_labelled_pairs_by_hand(capsys):
