@@ -105,7 +105,7 @@ def compare_outputs(
     outputs = ours()
     assert outputs.keys() == others.keys()
     differences = {
-        name: float(np.abs(values - others[name].reshape(values.shape)).max())
+        name: float(np.abs(values.squeeze() - others[name].squeeze()).max())
         for name, values in outputs.items()
     }
     if not all(map(np.isfinite, differences.values())):
