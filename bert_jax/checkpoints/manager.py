@@ -5,7 +5,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import orbax.checkpoint as ocp
@@ -56,8 +56,6 @@ class Checkpoints:
     """The number of failed saves in a row that ends the run."""
     check_lock: Callable[[], None] = lambda: None
     """Raises RuntimeError if another run has taken over the workdir."""
-    beat: Callable[[], None] = lambda: None
-    """Called every second while a save is waited for, as a sign that it is no hang."""
 
     def __post_init__(self) -> None:
         self.directory = absolute(self.directory)
@@ -232,11 +230,10 @@ class Checkpoints:
         Raises:
             RuntimeError: too many saves failed in a row.
         """
-        pending, self._pending_save = self._pending_save, None
-        saves = [pending[1]] if pending else []
-        while wait([*self._pending_scores, *saves], timeout=1.0).not_done:
-            self.beat()
+        for future in self._pending_scores:
+            future.result()
         self._pending_scores.clear()
+        pending, self._pending_save = self._pending_save, None
         if pending is None:
             return True
         step, future = pending

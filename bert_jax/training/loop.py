@@ -83,7 +83,6 @@ class _TrainingRun:
                 config.hang_timeout_minutes, config.first_step_timeout_minutes
             )
         )
-        checkpoints.beat = self._watchdog.beat
         self._state = starting_state(run, checkpoints)
         self._fixed_params = place_fixed_params(task, mesh)
         self._step = self._first_step = int(self._state.step)

@@ -339,23 +339,6 @@ def test_a_failed_save_is_tried_again(failures, tmp_path):
     checkpoints.close()
 
 
-def test_a_slow_save_is_no_hang(tmp_path):
-    """The watchdog of a run hears of it: here, the upload goes on until it does."""
-    (tmp_path / "tokenizer").mkdir()
-    upload: Future[None] = Future()
-    checkpoints = Checkpoints(
-        epath.Path(tmp_path / "checkpoints"),
-        2,
-        {},
-        epath.Path(tmp_path / "tokenizer"),
-        beat=lambda: upload.done() or upload.set_result(None),
-    )
-    state = {"x": jax.numpy.arange(3)}
-    checkpoints.save_or_raise(5, state, state, lambda: upload)
-    assert upload.done() and latest_verified_step(checkpoints.directory) == (5, [])
-    checkpoints.close()
-
-
 def test_a_failed_save_asks_to_be_tried_again(tmp_path):
     (tmp_path / "tokenizer").mkdir()
     files = epath.Path(tmp_path / "tokenizer")
