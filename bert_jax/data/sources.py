@@ -154,12 +154,7 @@ def _sources_of(entry: str, number: int) -> list[Source]:
         elif exists or "**" not in entry:
             files += _files_below(path, skipped)
     if skipped:
-        # chapter.0001 is a kind of its own; what may hold text is named before such.
-        order = sorted(skipped, key=lambda kind: (kind != _UNREADABLE, -skipped[kind]))
-        most = {kind: skipped[kind] for kind in order[:_MAX_KINDS]}
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(most.items()))
-        if others := skipped.total() - sum(most.values()):
-            kinds += f" and {others} of {len(skipped) - len(most)} other kinds"
+        kinds = _commonest(skipped)
         say(f"input {entry}: not read are {kinds}; to read a file, name it.")
     for path in files:
         require_regular_file(path, "input")
@@ -169,6 +164,19 @@ def _sources_of(entry: str, number: int) -> list[Source]:
             "or a pattern such as 'text/**/*.txt'."
         )
     return [_file(path, number) for path in files]
+
+
+def _commonest(skipped: collections.Counter[str]) -> str:
+    """Return the numbers of the commonest kinds of what is not read, and of others.
+
+    `chapter.0001` is a kind of its own; what may hold text is named before such.
+    """
+    order = sorted(skipped, key=lambda kind: (kind != _UNREADABLE, -skipped[kind]))
+    most = {kind: skipped[kind] for kind in order[:_MAX_KINDS]}
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(most.items()))
+    if others := skipped.total() - sum(most.values()):
+        kinds += f" and {others} of {len(skipped) - len(most)} other kinds"
+    return kinds
 
 
 def _unreadable(pattern: str) -> Iterator[str]:
