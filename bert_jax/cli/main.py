@@ -156,6 +156,8 @@ def main(
     except Exception as error:
         if debug:
             raise
+        if signals.interrupted():  # a library raised it where it was interrupted
+            return 128 + signal.SIGINT
         return report(error)
 
 

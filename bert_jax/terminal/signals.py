@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -18,6 +19,8 @@ TIDY_SECONDS = 10
 LISTENERS: list[Callable[[int], None]] = []
 """Called with the number of a signal, by a thread, while the main one may be busy."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_RAISED: list[int] = []
+"""Signals for which KeyboardInterrupt was raised."""
 
 
 def install() -> None:
@@ -80,7 +83,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             stop_at_once(number)
         frame = frame.f_back
     _thread.start_new_thread(_stop_later, (number,))
+    _RAISED.append(number)
+    sys.unraisablehook = lambda _: None  # of objects that are left half-made
     raise KeyboardInterrupt
+
+
+def interrupted() -> bool:
+    """Return whether SIGINT ends the process: it is why whatever fails now does."""
+    return bool(_RAISED)
 
 
 def _stop_later(number: int) -> None:

@@ -92,6 +92,27 @@ def test_a_verb_can_tidy_up_after_sigint(number, tidied):
     assert (done.stdout == "tidied\n") is tidied
 
 
+def test_what_a_library_makes_of_an_interrupt_is_not_told():
+    """Another error in its place, and one of an object that it left half-made."""
+    code = (
+        "import signal\n"
+        "from bert_jax.cli.main import main\n"
+        "from bert_jax.terminal import signals\n"
+        "class HalfMade:\n"
+        "    def __del__(self): self.missing\n"
+        "def run(_):\n"
+        "    made = HalfMade()\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        raise RuntimeError('loop')\n"
+        "signals.install()\n"
+        "raise SystemExit(main([], run=run))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_sigterm_while_a_library_does_not_come_back():
     """Python calls handlers in its main thread alone, which waits in a library."""
     code = (
