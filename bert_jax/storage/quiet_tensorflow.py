@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import MutableMapping
 from typing import Any
 
@@ -16,9 +17,20 @@ def quieten_tensorflow(environment: MutableMapping[str, str]) -> None:
 
 @functools.cache
 def quiet_tensorflow() -> Any:
-    """Import TensorFlow without its log lines and without access to GPU memory."""
+    """Import TensorFlow without its log lines and without access to GPU memory.
+
+    Keras, which reading does not need, is not imported with it: it is a third of the
+    time. `tf.keras` imports it where it is used.
+    """
     quieten_tensorflow(os.environ)
-    import tensorflow as tf
+    # An import of a module that is None fails, which TensorFlow passes over.
+    modules: MutableMapping[str, Any] = sys.modules
+    modules.setdefault("keras", None)
+    try:
+        import tensorflow as tf
+    finally:
+        if modules["keras"] is None:
+            del modules["keras"]
 
     with contextlib.suppress(RuntimeError):  # devices are already initialized
         tf.config.set_visible_devices([], "GPU")

@@ -2,6 +2,7 @@ import collections
 import gc
 import importlib.util
 import itertools
+import sys
 import threading
 import weakref
 
@@ -20,6 +21,7 @@ from bert_jax.data.pipeline import (
     row_numbers,
     stream,
 )
+from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 
 BACKENDS = [
     pytest.param(False, id="plain"),
@@ -262,3 +264,22 @@ def test_without_tensorflow_the_plain_stream_is_used(monkeypatch):
         pipeline, "quiet_tensorflow", lambda: pytest.fail("TensorFlow was asked for")
     )
     assert_same(list(stream(read, 0, 3)), [read(s) for s in range(3)])
+
+
+def test_tensorflow_is_imported_without_keras_which_can_be_imported_later(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "keras.py").touch()
+    (tmp_path / "tensorflow.py").write_text(
+        "try:\n    import keras\nexcept ImportError:\n    keras = None\n"
+        "class config:\n    set_visible_devices = print\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("keras", "tensorflow"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert quiet_tensorflow.__wrapped__().keras is None
+    import keras
+
+    assert keras.__file__ == str(tmp_path / "keras.py")
+    for name in ("keras", "tensorflow"):
+        del sys.modules[name]
