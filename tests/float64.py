@@ -6,12 +6,10 @@ In float64 rounding is 1e-16 of the largest term, and any fault is far above it.
 """
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import jax
 import numpy as np
-import pytest
 
 from bert_jax.config import BertConfig
 from bert_jax.training.gradients import Collectives
@@ -32,13 +30,6 @@ def in_float64(config: BertConfig) -> Float64Config:
     names = (field.name for field in dataclasses.fields(config))
     values = {name: getattr(config, name) for name in names}
     return Float64Config(**values | {"dtype": "float64"})
-
-
-@pytest.fixture(scope="module")
-def float64() -> Iterator[None]:
-    """Computation in float64 for the tests of a module: `usefixtures("float64")`."""
-    with jax.enable_x64(True):
-        yield
 
 
 def widened(tree: Any) -> Any:
