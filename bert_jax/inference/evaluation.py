@@ -27,6 +27,7 @@ from bert_jax.reports.report import (
     require_report_file,
     write_report,
 )
+from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import JsonObject, name_path_if_disk_full, require_writable
 from bert_jax.tables.memory import RowsInMemory, named_source
 from bert_jax.tasks.baselines import BASELINE
@@ -157,7 +158,7 @@ def require_outputs(
     if report:
         require_report_file(Path(report))
     if output:
-        require_writable(output)
+        require_writable(local_output(output))
 
 
 def evaluate(

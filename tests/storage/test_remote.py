@@ -14,6 +14,7 @@ from etils import epath
 from huggingface_files import stored
 from run_helpers import write_config
 
+import bert_jax
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.cli.main import main
 from bert_jax.config import OptimizerConfig, RunConfig
@@ -193,6 +194,13 @@ def test_outputs_are_local(output, dataset, refused, tmp_path):
     ):
         line = refused(*arguments, "--output", output)
         assert f"output={output} is not a local directory" in line
+
+
+def test_scores_and_the_demo_are_written_to_local_directories(refused):
+    """A `Path` of an address would be a directory `gs:` here."""
+    with pytest.raises(ValueError, match="output=gs://b/c is not a local directory"):
+        bert_jax.evaluate("nowhere", output="gs://b/c")
+    assert "gs://b/c is not a local" in refused("demo", "--workdir", "gs://b/c")
 
 
 def written_table(path: Path) -> Path:

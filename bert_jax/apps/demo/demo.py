@@ -33,6 +33,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.runs.finetuning import BASELINE, finetune
 from bert_jax.runs.pretraining import pretrain
+from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import require_writable
 from bert_jax.tables.read import read_table
 from bert_jax.terminal.messages import say
@@ -113,7 +114,7 @@ def demo(
     Raises:
         ValueError, OSError: `workdir` cannot be made or written to.
     """
-    require_writable(workdir)
+    require_writable(local_output(workdir))
     root, start = Path(workdir), time.monotonic()
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)
