@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import option_value, parse
-from bert_jax.terminal.messages import one_line, printable
+from bert_jax.terminal.messages import one_line
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,5 @@ def fill(options: FillOptions) -> int:
     texts = () if options.text == ("-",) else options.text
     answers = filled_texts(options.model, texts, options.top_k, report, options.json)
     for answer in answers:
-        for line in answer.split("\n"):
-            print(printable(line), flush=True)
+        print(answer, flush=True)
     return 2 if problems else 0

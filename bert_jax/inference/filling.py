@@ -1,13 +1,14 @@
 """`bert-jax fill`: what stands at the masks of texts, or of lines as they come."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 
 from bert_jax.inference.batching import rows_of
+from bert_jax.inference.jsonl import json_line
 from bert_jax.inference.language_model import masked_segments
 from bert_jax.inference.predictor import load
 from bert_jax.tables.lines import STDIN, chunks, display_name, read_lines
 from bert_jax.tables.standard_input import announce_typing
+from bert_jax.terminal.messages import printable
 
 _CHUNK_LINES = 1024
 
@@ -59,7 +60,7 @@ def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:
         [{"token": token, "probability": float(f"{p:.6g}")} for token, p in mask]
         for mask in masks
     ]
-    return json.dumps({"text": text, "masks": values}, ensure_ascii=False)
+    return json_line({"text": text, "masks": values})
 
 
 def _shown(text: str, masks: list[list[tuple[str, float]]]) -> str:
@@ -68,4 +69,4 @@ def _shown(text: str, masks: list[list[tuple[str, float]]]) -> str:
     for number, mask in enumerate(masks, 1):
         which = f"{number}. " if len(masks) > 1 else ""
         lines.append(f"  {which}" + "  ".join(f"{token} {p:.1%}" for token, p in mask))
-    return "\n".join(lines)
+    return "\n".join(map(printable, "\n".join(lines).split("\n")))

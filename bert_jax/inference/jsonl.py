@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -19,6 +20,12 @@ from bert_jax.terminal.progress import Progress, tell_terminal
 
 _CHUNK_LINES = 1024
 """The number of lines in memory at a time."""
+
+
+def json_line(values: object) -> str:
+    """Return values as a line of JSON, without characters that a terminal obeys."""
+    line = json.dumps(values, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f]", lambda match: f"\\u{ord(match[0]):04x}", line)
 
 
 def prediction_lines(request: Request) -> Iterator[str]:

@@ -38,6 +38,13 @@ def test_lines_are_answered_as_they_come(pretrained, fillings, monkeypatch):
             assert found == pytest.approx(dict(expected), rel=1e-4)
 
 
+def test_json_is_json_whatever_the_text_holds(pretrained, capsys):
+    text = "The\xa0[MASK]\x9b31m reads\u2028the \U000e0001letter."
+    assert main(["fill", text, "--json", "--model", str(pretrained)]) == 0
+    output = capsys.readouterr().out
+    assert json.loads(output)["text"] == text and "\x9b" not in output
+
+
 def test_a_text_without_a_mask_is_named_and_the_others_are_filled(pretrained, capsys):
     texts = "no mask", ONE, "[MASK] " * 40
     assert main(["fill", *texts, "--model", str(pretrained), "--top-k", "1"]) == 2
