@@ -275,7 +275,8 @@ def evaluate(options: EvaluateOptions) -> None:
     )
     files = evaluation.write(directory, page)
     scores = evaluation.scores | evaluation.source.baseline
-    print(f"Scored: {scored_name(options.data, options.part)}.", file=sys.stderr)
+    scored = scored_name(options.data, options.part)
+    print(printable(f"Scored: {scored}."), file=sys.stderr)
     if not scores:
         columns, hint = " ".join(options.data.label_columns), ""
         if evaluation.task.name in READ_BY["data.label_column"].split():

@@ -37,7 +37,7 @@ def prediction_lines(request: Request) -> Iterator[str]:
     tell = (lambda _: None) if is_typed else tell_terminal
     for rows in prediction_rows(request, tell):
         for row in rows:
-            yield json.dumps(row, ensure_ascii=False)
+            yield json_line(row)
 
 
 def write_predictions(request: Request, output: str) -> str:

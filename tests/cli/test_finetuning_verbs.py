@@ -235,6 +235,16 @@ def test_what_stands_in_the_column_of_labels_is_not_looked_at(
         assert same(predictions(capsys, monkeypatch, *where), by_table)
 
 
+def test_a_terminal_obeys_no_character_of_a_text_or_a_name(classes, capsys, tmp_path):
+    text, path = "The judge\x9b31m reads\x7f.", tmp_path / "a\x1b[31m.csv"
+    path.write_text(f"text,mark\n{text},judge\n")
+    arguments = [str(classes), "--input", str(path)]
+    (line,) = ok(capsys, "predict", *arguments, "--columns", "text")
+    assert json.loads(line)["text"] == text and line.isprintable()
+    assert main(["evaluate", *arguments]) == 0
+    assert "Scored: " in (error := capsys.readouterr().err) and "\x1b" not in error
+
+
 def test_no_input_no_predictions(classes, capsys, monkeypatch):
     assert predictions(capsys, monkeypatch, "--model", str(classes)) == []
 
