@@ -232,6 +232,18 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(official, tmp_path):
     assert [example.texts for example in examples] == TEXTS["qqp"]
 
 
+def test_damaged_rows_are_left_out_where_that_is_asked_for(official, tmp_path, capsys):
+    text = (official / "RTE" / "train.tsv").read_text()
+    for name in ("train", "test"):
+        (tmp_path / f"{name}.tsv").write_text(text + "9\tcut off\n")
+    config = ExamplesConfig(path=str(tmp_path), glue="rte", skip_damaged=True)
+    examples = ClassTask(config).read("train")
+    assert [example.texts for example in examples] == TEXTS["rte"]
+    assert "train: 1 of 3 rows cannot be used, and are" in capsys.readouterr().err
+    with pytest.raises(ValueError, match=r"test.tsv, line 4 has 2 .*: index, sen.*\.$"):
+        ClassTask(config).read("test")
+
+
 def test_no_row_of_a_test_is_left_out(official, tmp_path):
     """The server counts the rows, and takes the answer of each by its number."""
     text = (official / "QQP" / "test.tsv").read_text()

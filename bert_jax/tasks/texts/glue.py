@@ -126,12 +126,10 @@ def _official_rows(name: str, path: Path, split: str) -> list[TableRow]:
         if may_skip and not (is_complete and has_texts):
             skipped_lines.append(line_number)
             continue
-        if not is_complete:
-            raise ValueError(
-                f"{path}, line {line_number} has {len(fields)} fields and must have "
-                f"{len(header)}: {', '.join(header)}."
-            )
-        rows.append(TableRow(values, f"{path}, line {line_number}"))
+        where = f"{path}, line {line_number}"
+        rule = f"has {len(fields)} fields and must have {len(header)}"
+        problem = "" if is_complete else f"{where} {rule}: {', '.join(header)}."
+        rows.append(TableRow(values, where, problem))
     if skipped_lines:
         warnings.warn(
             f"{path}: {len(skipped_lines)} rows lack a field or a text and are left "

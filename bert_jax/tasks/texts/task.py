@@ -7,7 +7,7 @@ import abc
 import collections
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.storage.files import write_lines
 from bert_jax.tables.damage import parse_rows
-from bert_jax.tables.read import table_rows
+from bert_jax.tables.read import table_rows, undamaged
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.class_names import (
     class_finder,
@@ -51,29 +51,32 @@ class TextTask(FinetuningTask):
     """Whether the labels of files are numbers."""
 
     def read(self, name: str) -> list[TextExample]:
-        config = self.data
+        config, groups = self.data, dict[str, str]()
         if config.glue:
             task = GLUE[config.glue]
             config = dataclasses.replace(
                 config, text_columns=task.texts, label_column=task.label
             )
-            rows = read_glue(config.glue, config.path, name)
-            return [
-                labelled_example(row, config, self.reads_numbers, group)
-                for row, group in rows
-            ]
-        if config.path:
+            pairs = read_glue(config.glue, config.path, name)
+            groups = {row.where: group for row, group in pairs}
+            rows: Iterable[TableRow] = [row for row, _ in pairs]
+        elif config.path:
             raise ValueError(
                 f"data.path={config.path} but no task of GLUE is named; name one, as "
                 "in `bert-jax finetune mrpc`, or give the files by --data.train and "
                 "--data.validation."
             )
-        return parse_rows(
-            name,
-            table_rows(name, config.delimiter),
-            lambda row: labelled_example(row, config, self.reads_numbers, ""),
-            config.skip_damaged,
-        )
+        else:
+            rows = table_rows(name, config.delimiter)
+
+        def parse(row: TableRow) -> TextExample:
+            group = groups.get(row.where, "")
+            return labelled_example(row, config, self.reads_numbers, group)
+
+        if groups and name == "test":  # its server wants an answer for each row
+            return list(map(parse, undamaged(rows)))
+        source = f"{config.path}, {name}" if groups else name
+        return parse_rows(source, rows, parse, config.skip_damaged)
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
