@@ -46,8 +46,7 @@ class EvaluateOptions(FinetunedOptions):
     """Score a fine-tuned model, and write its predictions."""
 
     input: str = ""
-    """File to score, or a directory or tfds:NAME as data.path; empty: what the run was
-    validated on."""
+    """File to score, or what data.path names; empty: what the run was validated on."""
     output: Annotated[
         tyro.conf.UseAppendAction[tuple[str, ...]],
         tyro.conf.arg(metavar="FILE.html|DIRECTORY"),

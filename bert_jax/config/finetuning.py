@@ -41,8 +41,8 @@ class ExamplesConfig(CheckedConfig):
     test: str = ""
     """File that the best checkpoint is scored on after training; not with path."""
     path: str = ""
-    """Instead of train and validation: tfds:NAME, or a directory that holds
-    the files of a published dataset under their original names."""
+    """Instead of train and validation: a directory that holds the files of a published
+    dataset under their original names; of GLUE also tfds:glue/NAME."""
     glue: GlueName = ""
     """Name of the GLUE task in path; sets its columns and scores."""
     validation_fraction: float = 0.1

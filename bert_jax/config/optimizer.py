@@ -19,8 +19,8 @@ class OptimizerConfig(CheckedConfig):
     rows: it scales each update to the norm of its kernel or embedding (You et al. 2020,
     Alg. 2)."""
     peak_learning_rate: float = 1e-4
-    """Maximum learning rate, reached at the end of the warm-up. Fine-tuning of a model
-    at most 128 wide has 1e-3 unless it is named."""
+    """Maximum learning rate, reached at the end of the warm-up. Fine-tuning on a task
+    but sentence-pairs has 1e-3 for a model at most 128 wide, unless it is named."""
     schedule: Literal["linear", "constant"] = "linear"
     """Learning rate after the warm-up: linear, a decay to 0 over all of the steps, or
     constant, the peak until a decay to 0 over the last of them (Hu et al. 2024)."""

@@ -172,8 +172,8 @@ class RunConfig(CheckedConfig):
     the update is that of the whole batch."""
     init_from: str = ""
     """Initial parameters: a workdir, checkpoint, Hugging Face directory
-    or hf:OWNER/NAME, with @REVISION for another branch than main; empty: random.
-    The run records the commit."""
+    or hf:OWNER/NAME, with @REVISION for another branch than main; empty: random, in
+    pretraining alone. The run records the commit."""
     allow_extra: bool = False
     """Ignore tensors of a Hugging Face model to start from, or to learn from, that are
     not used here."""
