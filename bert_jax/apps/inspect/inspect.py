@@ -19,6 +19,7 @@ from bert_jax.data.pairs import LABEL_MEANINGS
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.data.text_report import TextReport
 from bert_jax.distributed.sharding import path_name
+from bert_jax.formats.imported import RECEIPT
 from bert_jax.pretrained import as_directory, load_pretrained
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 from bert_jax.storage.runs_file import RUNS, read_runs_file
@@ -27,6 +28,7 @@ from bert_jax.tokenization import Tokenizer
 from bert_jax.training import score_table
 
 _NUM_ROWS, _NUM_TOKENS, _NUM_LISTED = 3, 24, 12
+_NO_CHECKSUMS = "no sha256 of these files is recorded: none was compared"
 
 
 def inspect(path: str, checksums: bool = False) -> Iterator[str]:
@@ -47,6 +49,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     place = directory.parent if directory.is_file() else directory
     if is_vocabulary(place):
         yield from vocabulary_lines(Tokenizer.load(place))
+        yield from [_NO_CHECKSUMS] * checksums
         return
     if not directory.is_dir():
         raise FileNotFoundError(f"{path} is not a directory; name one to inspect.")
@@ -60,7 +63,7 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     elif (directory / RUNS).exists():
         yield from runs_lines(directory)
     try:
-        yield from model_lines(path)
+        yield from model_lines(path, checksums)
     except FileNotFoundError as error:
         also = "A dataset or a vocabulary may be named, too."
         raise FileNotFoundError(f"{error} {also}") from error
@@ -162,7 +165,7 @@ def runs_lines(directory: epath.Path) -> Iterator[str]:
     yield from score_table.runs_lines(runs)
 
 
-def model_lines(path: str) -> Iterator[str]:
+def model_lines(path: str, checksums: bool) -> Iterator[str]:
     """The configuration, tokenizer and parameters of the model that `load` loads."""
     model = load_pretrained(path)
     verified = (model.directory / MANIFEST).exists()
@@ -174,3 +177,5 @@ def model_lines(path: str) -> Iterator[str]:
     for leaf_path, leaf in leaves:
         yield f"{path_name(leaf_path)}  {list(leaf.shape)} {leaf.dtype}"
     yield f"parameters: {sum(leaf.size for _, leaf in leaves):,}"
+    if checksums and not (verified or (model.directory / RECEIPT).exists()):
+        yield _NO_CHECKSUMS

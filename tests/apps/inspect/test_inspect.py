@@ -79,3 +79,5 @@ def test_a_vocabulary_is_told(tokenizer_directory):
     assert lines[0].startswith("tokenizer: wordpiece, ") and lines[0].endswith("cased")
     assert lines[1].startswith("special tokens: [PAD] 0, [UNK] 1, [CLS] 2")
     assert list(inspect(str(tokenizer_directory / "vocab.txt"))) == lines
+    *_, last = inspect(str(tokenizer_directory), checksums=True)
+    assert last == "no sha256 of these files is recorded: none was compared"
