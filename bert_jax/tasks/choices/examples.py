@@ -22,9 +22,8 @@ from bert_jax.tasks.splits import split_file
 PUBLISHED = (
     ("train.csv", "val.csv", "test.csv"),
     ("train.jsonl", "validation.jsonl", "test.jsonl"),
-    ("full_data.tsv", "", ""),
 )
-"""The training, validation and test file of SWAG, of JSON lines, and of CODAH."""
+"""The training, validation and test file of SWAG, and of JSON lines."""
 
 _ENDING = re.compile("ending[0-9]+")
 _CODAH_FIELDS = "category, question, four answers, number of the right one"
