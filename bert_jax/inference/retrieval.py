@@ -122,8 +122,10 @@ def _require_options(request: SearchRequest, output: str) -> None:
         raise ValueError(
             "--run needs --reranker, the model that ranks its lists again."
         )
-    if request.corpus_vectors and not request.model:
-        raise ValueError("--corpus-vectors has no effect with --run; leave it out.")
+    for name in ("corpus_vectors", "query_prompt", "corpus_prompt"):
+        if getattr(request, name) and not request.model:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} has no effect with --run; leave it out.")
     require_count("k", request.k)
     require_batch_size(request.batch_size)
 

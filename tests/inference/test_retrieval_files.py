@@ -292,6 +292,10 @@ def test_a_memory_map_must_be_of_the_model(
             ("--run", "a", "--reranker", "b", "--corpus-vectors", "c"),
             "--corpus-vectors has no effect with --run",
         ),
+        (
+            ("--run", "a", "--reranker", "b", "--query-prompt", "c: "),
+            "--query-prompt has no effect with --run",
+        ),
         (("--model", "{model}", "--reranker", "{model}"), "a reranker has a sequence"),
         (("--model", "{model}", "--split", "dev"), "name a split that"),
         (("--model", "{model}", "--k", "0"), "k=0 must be at least 1"),
