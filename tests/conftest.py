@@ -114,6 +114,20 @@ def float64() -> Iterator[None]:
 
 
 @pytest.fixture
+def another_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a second process had a user's error at each barrier: "nothere is gone"."""
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    def gather(own: Any) -> Any:
+        message = np.frombuffer(b"\1nothere is gone", np.uint8)
+        return np.stack([own, np.pad(message, (0, len(own) - len(message)))])
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(multihost_utils, "process_allgather", gather)
+
+
+@pytest.fixture
 def no_hidden_transfers() -> Iterator[None]:
     """An array that a program copies to the device by itself, at each call, raises."""
     import jax

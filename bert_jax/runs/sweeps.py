@@ -14,7 +14,8 @@ from bert_jax.config import FinetuneConfig
 from bert_jax.config.checks import MAX_SEED, require
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
-from bert_jax.distributed.collectives import is_primary
+from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
+from bert_jax.distributed.startup import check_same_options
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_examples import (
@@ -129,14 +130,17 @@ def finetune_runs(
         ValueError: `workdir` holds the runs of another configuration, or a dataset or
             a model; or as `finetune`.
     """
-    config = chosen_config(config, model, train=train, validation=validation, test=test)
-    root = open_directory(workdir)
-    config, done = resolve_runs(config, root, seeds)
+    sources = {"train": train, "validation": validation, "test": test}
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
-    names = {run["name"] for run in done}
-    missing = [run for run in grid(config, seeds, sweep) if run.name not in names]
-    models = model_hashes(config) if missing else []
+    with raise_on_all_processes():
+        root = open_directory(workdir)
+        config = chosen_config(config, model, **sources)
+        config, done = resolve_runs(config, root, seeds)
+        names = {run["name"] for run in done}
+        missing = [run for run in grid(config, seeds, sweep) if run.name not in names]
+        models = model_hashes(config) if missing else []
+    check_same_options(to_dict(config) | {"seeds": seeds, "sweep": sweep})
     shared: JsonObject = {"config": to_dict(config), "models": models}
     with each_line_once():
         for run in missing:

@@ -63,6 +63,15 @@ def fake_runs(monkeypatch):
     return calls
 
 
+def test_no_run_begins_where_another_process_has_an_error(
+    fake_runs, tmp_path, another_fails
+):
+    """Such as the model that one of two hosts lacks: all say so, and end."""
+    with pytest.raises(ValueError, match="^Process 1 of 2: nothere is gone"):
+        finetune_runs(config_of(), tmp_path / "runs", 2)
+    assert not fake_runs and not (tmp_path / "runs").exists()
+
+
 def test_only_the_best_keeps_its_checkpoints(fake_runs, tmp_path):
     runs = finetune_runs(config_of(), tmp_path, 3)
     assert [run["scores"]["accuracy"] for run in runs] == [0.5, 0.75, 0.25]
