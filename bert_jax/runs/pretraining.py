@@ -8,7 +8,7 @@ from typing import TypeVar
 import jax
 
 from bert_jax.config import PretrainConfig
-from bert_jax.config.serialization import with_changes
+from bert_jax.config.serialization import to_dict, with_changes
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
@@ -16,6 +16,7 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
+from bert_jax.distributed.startup import check_same_options
 from bert_jax.runs.fitting import Workdir, fit_run, locked_workdir
 from bert_jax.runs.hours import config_for_hours, require_hours
 from bert_jax.runs.init_from import Shape, check_source, open_source, require_layers
@@ -175,8 +176,7 @@ def pretrain(
         dataset, config = open_for(config, verify=False)
         check_attention_kernel(config.model, config.data.sequence_length)
     with locked_workdir(workdir, extend) as locked:
-        with raise_on_all_processes():
-            run, note = resolve_run(config, dataset, locked, named_shape, hours=hours)
+        run, note = resolve_run(config, dataset, locked, named_shape, hours=hours)
         scores = final_scores(run.workdir, run.config, run.resume)
         config = run.config if scores is None else scored_config(run)
         if scores is None:
@@ -212,21 +212,25 @@ def resolve_run(
     `pretrain` and `dry_run`.
     """
     resume = workdir.resume
-    config = complete_masking(config, dataset, resume)
-    source, config = open_source(config, dataset, resume, named_shape)
-    if resume is None:
-        require_layers(config, config.model)
-    teacher, config = pretraining_teacher(config, dataset, resume)
-    mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
-    # Devices that are named need not be present: a batch is then that of all hosts.
-    host = (0, 1) if devices else host_shard(mesh, jax.process_index())
-    task = PretrainingTask(config, dataset, host[0], host[1], teacher)
+    with raise_on_all_processes():
+        config = complete_masking(config, dataset, resume)
+        source, config = open_source(config, dataset, resume, named_shape)
+        if resume is None:
+            require_layers(config, config.model)
+        teacher, config = pretraining_teacher(config, dataset, resume)
+        mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
+        # Devices that are named need not be present: a batch is then that of all hosts.
+        host = (0, 1) if devices else host_shard(mesh, jax.process_index())
+        task = PretrainingTask(config, dataset, host[0], host[1], teacher)
+    # Steps are measured by all processes together.
+    check_same_options(to_dict(config) | {"hours": hours})
     if hours is not None:
         trial = Run(task=task, config=config, mesh=mesh, resume=resume)
         config = config_for_hours(trial, hours, len(dataset.validation))
         task = dataclasses.replace(task, config=config)
-    changed = check_workdir(workdir.path, config, resume, workdir.extend)
-    note = check_source(config, source, task.init_params)
+    with raise_on_all_processes():
+        changed = check_workdir(workdir.path, config, resume, workdir.extend)
+        note = check_source(config, source, task.init_params)
     run = Run(
         task=task,
         config=config,

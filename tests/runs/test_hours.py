@@ -8,7 +8,7 @@ import pytest
 from etils import epath
 from run_helpers import assert_same_run
 
-from bert_jax.config import OptimizerConfig
+from bert_jax.config import MeshConfig, OptimizerConfig
 from bert_jax.runs import hours
 from bert_jax.runs.fitting import Workdir
 from bert_jax.runs.pretraining import open_for, pretrain, resolve_run
@@ -90,6 +90,19 @@ def test_hours_set_the_length_of_a_second_phase(
         resolve_run(config, dataset, new)
     with pytest.raises(ValueError, match="hours=1.0 is of a run's start"):
         pretrain(config, tmp_path / "run", extend=True, hours=1.0)
+
+
+def test_no_process_measures_where_another_has_an_error(
+    small_config, tmp_path, monkeypatch, another_fails
+):
+    """It would wait for that one in the first step, without an end."""
+    measured = []
+    monkeypatch.setattr(hours, "_seconds_a_step", lambda *_: measured.append(1))
+    dataset, config = open_for(dataclasses.replace(small_config, mesh=MeshConfig()))
+    new = Workdir(epath.Path(tmp_path), None)
+    with pytest.raises(ValueError, match="^Process 1 of 2: nothere is gone"):
+        resolve_run(config, dataset, new, hours=1.0)
+    assert not measured
 
 
 @pytest.mark.slow
