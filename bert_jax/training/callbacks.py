@@ -48,10 +48,10 @@ class Callbacks:
         self._callbacks = callbacks
 
     def on_log(self, step: int, scalars: Mapping[str, float]) -> None:
-        self._call(step, lambda callback: callback.on_log(step, scalars))
+        self._call(step, lambda callback: callback.on_log(step, {**scalars}))
 
     def on_evaluation(self, step: int, scores: Mapping[str, float]) -> None:
-        self._call(step, lambda callback: callback.on_evaluation(step, scores))
+        self._call(step, lambda callback: callback.on_evaluation(step, {**scores}))
 
     def on_checkpoint(self, step: int, path: epath.Path) -> None:
         self._call(step, lambda callback: callback.on_checkpoint(step, path))

@@ -13,6 +13,7 @@ from run_helpers import assert_same_run, logged_lines
 import bert_jax
 from bert_jax.config import PretrainConfig
 from bert_jax.runs.pretraining import pretrain
+from bert_jax.training.callbacks import Callbacks
 from bert_jax.training.faults import InterruptedRun
 
 
@@ -48,6 +49,22 @@ def recorded(config, tmp_path_factory) -> tuple[Recorder, Path]:
     recorder, workdir = Recorder(), tmp_path_factory.mktemp("recorded") / "run"
     pretrain(config, workdir, callbacks=[recorder])
     return recorder, workdir
+
+
+def test_what_one_removes_from_the_scores_is_there_for_the_others_and_the_run():
+    class Clears(bert_jax.Callback):
+        def on_log(self, step, scalars):
+            scalars.clear()
+
+        on_evaluation = on_log
+
+    recorder, scores = Recorder(), {"loss": 1.0}
+    callbacks = Callbacks([Clears(), recorder])
+    callbacks.on_log(1, scores)
+    callbacks.on_evaluation(1, scores)
+    kinds = "log", "evaluation"
+    assert recorder.calls == [(kind, 1, {"loss": 1.0}) for kind in kinds]
+    assert scores == {"loss": 1.0}
 
 
 def test_they_get_the_lines_of_the_log_and_complete_checkpoints(recorded):
