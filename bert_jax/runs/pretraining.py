@@ -247,7 +247,8 @@ def resolve_run(
 
 def rows_line(config: PretrainConfig, dataset: Dataset) -> str:
     """Return how often a run sees its rows."""
-    num_rows, num_steps = len(dataset.train), config.num_steps
+    # With keep_optimizer, earlier steps were those of another run.
+    num_rows, num_steps = len(dataset.train), config.num_steps - config.data.first_step
     return (
         f"training rows: {num_rows:,}; {num_steps:,} steps of {config.batch_size} rows "
         f"are {num_steps * config.batch_size / num_rows:.2f} epochs"

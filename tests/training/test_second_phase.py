@@ -17,7 +17,7 @@ from bert_jax.config.files import load_config
 from bert_jax.data.prepare import prepare
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.runs.fitting import Workdir
-from bert_jax.runs.pretraining import open_for, pretrain, resolve_run
+from bert_jax.runs.pretraining import open_for, pretrain, resolve_run, rows_line
 from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.loop import fit
 from bert_jax.training.run import Run
@@ -55,6 +55,15 @@ def test_step_and_schedule_go_on_and_the_rows_start_again(second_phase, pretrain
         logged_lines(run, name="examples.jsonl")[0] for run in (pretrained, workdir)
     )
     assert first["rows"] == second["rows"]
+
+
+def test_its_rows_are_those_of_its_own_steps(small_config, dataset):
+    """As the dry run counts them: four steps of eight rows."""
+    data = dataclasses.replace(small_config.data, first_step=10)
+    line = rows_line(
+        dataclasses.replace(small_config, data=data, num_steps=14), dataset
+    )
+    assert f"; 4 steps of 8 rows are {32 / len(dataset.train):.2f} epochs" in line
 
 
 @pytest.mark.slow
