@@ -9,6 +9,7 @@ from jaxtyping import PyTree
 from bert_jax.config import RunConfig
 from bert_jax.config.training import parse_step_range
 from bert_jax.distributed.collectives import is_primary
+from bert_jax.terminal.messages import warn
 from bert_jax.training.step import TrainStep
 
 PROFILE = "profile"
@@ -27,6 +28,11 @@ class Profile(contextlib.AbstractContextManager["Profile", None]):
         self._directory = workdir / PROFILE
         self._step = step
         self._running = False
+        if self._steps and self._steps[-1] <= step and not self._directory.exists():
+            warn(
+                f"profile_steps={config.profile_steps} traces nothing: the run is at "
+                f"step {step} already; name later steps."
+            )
 
     def __exit__(self, *_: object) -> None:
         self._stop()

@@ -57,6 +57,12 @@ def test_a_run_that_goes_on_traces_what_is_left(calls):
     assert profiled(calls, "3:4", 5, 6) == [5, 6]
 
 
+def test_steps_that_a_resumed_run_has_done_are_named(calls, capsys):
+    profiled(calls, "3:4", 5, 6)
+    told = "profile_steps=3:4 traces nothing: the run is at step 4 already"
+    assert told in capsys.readouterr().err
+
+
 def test_a_run_that_ends_among_them_keeps_what_it_has(calls):
     assert profiled(calls, "3:9", 3, 4) == ["start", 3, 4, "stop"]
 
