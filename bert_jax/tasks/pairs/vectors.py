@@ -68,6 +68,8 @@ class PairVectorsTask(FinetuningTask):
     first_length: int = 0
     """The length to which first texts are padded in training, if rows are longer: they
     are often much shorter than the second ones. 0: as the rows."""
+    scored_first_length: int = 0
+    """The same where validation rows are scored."""
 
     name = "sentence-pairs"
     head = "encoder"
@@ -148,7 +150,8 @@ class PairVectorsTask(FinetuningTask):
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)
-        return dataclasses.replace(self, data=data, first_length=0, training=None)
+        task = dataclasses.replace(self, first_length=0, scored_first_length=0)
+        return dataclasses.replace(task, data=data, training=None)
 
     def shard_flops(self, batch: Batch) -> float:
         num_pairs, num_texts, length = batch["tokens"].shape
@@ -164,7 +167,8 @@ class PairVectorsTask(FinetuningTask):
     ) -> Float[Array, "B C D"]:
         """Return the vectors of all texts, not normalised."""
         num_pairs, num_texts, length = batch["tokens"].shape
-        first = min(self.first_length or length, length)
+        limit = self.scored_first_length if dropout_key is None else self.first_length
+        first = min(limit or length, length)
         keys = [None, None] if dropout_key is None else jax.random.split(dropout_key)
         vectors = [
             self._vectors(params, batch, texts, size, key)
