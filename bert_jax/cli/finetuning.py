@@ -55,7 +55,8 @@ def read_finetune(
     if name.endswith(".json"):
         config = without_resolved(config, arguments)
     names = named_options(arguments)
-    if "--num-epochs" in names and "--num-steps" not in names:
+    by_epochs = {"--num-epochs", *["--sweep"] * name.endswith(".json")}
+    if names & by_epochs and "--num-steps" not in names:
         config = dataclasses.replace(config, num_steps=0)  # a run's record has both
     default = options_class(config=with_named_rate(config, arguments))
     options = parse(options_class, arguments, f"{verb} {name}", default)

@@ -405,6 +405,8 @@ def test_a_runs_configuration_starts_another(classes, capsys):
     assert any(f"; {math.ceil(36 * 2 / 16)} steps of 16." in line for line in out)
     epochs = ok(capsys, *command, "--num-epochs", "3", "--print-config")
     assert json.loads("".join(epochs))["num_steps"] == 0
+    swept = ok(capsys, *command, "--sweep", "--print-config")
+    assert json.loads("".join(swept))["num_steps"] == 0
     other = json.loads(
         "".join(ok(capsys, *command, "--print-config", "--data.train=a"))
     )
