@@ -178,7 +178,9 @@ class TextReport:
     def kind_removed(self, tokenizer: Tokenizer, character: str, around: str) -> str:
         """Return a character's kind if a text has the same tokens without it, or ""."""
         if character not in self._is_removed:
-            texts = [around, around.replace(character, ""), character]
+            # Between two copies, because a space at an end leaves no trace.
+            word = around.replace(character, "").strip() or "a"
+            texts = [word + character + word, word + word, character]
             ids, others, alone = tokenizer.encode_batch(texts)
             # A word that is [UNK] has the same tokens without a letter of it.
             is_known = tokenizer.unk_id not in alone

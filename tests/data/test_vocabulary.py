@@ -418,6 +418,7 @@ PERSIAN = "می\u200cخواهم کتاب\u200cها را بخوانم\n" * 30
         ("\nक्\u200dष और क्\u200cष\n" * 30, "60 invisible joiners (first: b.txt:2)"),
         ("ភាសា\u200bខ្មែរ\n" * 30, "30 control characters (first: b.txt:1)"),
         ("one \uf8ff two\n" * 30, "30 control characters (first: b.txt:1)"),
+        ("\u200b\nភាសា\u200b\n" * 30, "60 control characters (first: b.txt:1)"),
     ],
 )
 def test_b9_removed_characters_are_counted(text, count, tmp_path, capsys):
