@@ -77,8 +77,8 @@ def located_records(
 
 def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     for number, line in enumerate(read_lines(source), 1):
-        line = (line.removeprefix(BOM) if number == 1 else line).strip()
-        if line:
+        # Joined files have several byte order marks.
+        if line := line.removeprefix(BOM).strip():
             where = f"{source.path}:{number}"
             with located(where):
                 values, remedy = _parse(line, config.text_field)

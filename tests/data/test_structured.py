@@ -104,6 +104,12 @@ def test_numbers_of_any_length_beside_the_text_are_no_hindrance(tmp_path):
     assert read(path) == [b"a"]
 
 
+def test_joined_json_lines_have_several_byte_order_marks(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('\ufeff{"text": "a"}\n\ufeff{"text": "b"}\n\ufeff\n')
+    assert read(path) == [b"a", b"b"]
+
+
 def test_cut_json_lines_are_named(tmp_path):
     path = tmp_path / "a.jsonl.gz"
     lines = "".join(
