@@ -146,6 +146,11 @@ def test_each_row_of_parquet_is_a_record(tmp_path, kind):
     assert dropped == {"records without text": 3}
 
 
+def test_a_shard_of_parquet_without_any_text_is_read(tmp_path):
+    parquet.write_table(pyarrow.table({"text": [None, None]}), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == []
+
+
 def test_parquet_that_lacks_the_text_is_refused_with_its_columns(tmp_path):
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"id": [1], "body": ["a"]}), path)
