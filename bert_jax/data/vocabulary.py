@@ -35,6 +35,8 @@ MAX_LINE = 10_000
 
 _RESERVED = "\u2585"
 """A line with it, sentencepiece would leave out silently: its own mark of [UNK]."""
+_NAME = re.compile(rf"\[(?=(?:{'|'.join(name[1:-1] for name in SPECIAL_TOKENS)})\])")
+"""The bracket of a special token's name, whose characters it would not learn."""
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
@@ -157,7 +159,7 @@ def _train_sentencepiece(
 ) -> tuple[JsonObject, bytes]:
     sampled = LineSample(config.sample_sentences, config.seed)
     for line in lines:
-        sampled.add(line.replace(_RESERVED, " "))
+        sampled.add(_NAME.sub("[ ", line.replace(_RESERVED, " ")))
     sample = sampled.lines
     if not sample:
         raise _no_text(config)

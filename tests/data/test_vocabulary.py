@@ -499,6 +499,16 @@ def test_the_mark_of_sentencepiece_takes_no_line(kind, tmp_path):
         assert tokenizer.unk_id not in tokenizer.encode(word).ids
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+def test_names_of_special_tokens_are_learned_from_as_text(kind, tmp_path):
+    """Sentencepiece would know none of their characters."""
+    path = tmp_path / "a.txt"
+    path.write_text("x[MASK] and [CLS][SEP] [UNK] y[PAD]\n" * 50)
+    tokenizer = train(path, tmp_path / "v", kind=kind, vocab_size="auto", cased=True)
+    ids = tokenizer.encode("[MASK] [CLS] [SEP] [UNK] [PAD]").ids.tolist()
+    assert not set(ids) & set(tokenizer.special_ids.values())
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
 def test_places_of_records_are_theirs_in_the_file(name, tmp_path, capsys):
     path = tmp_path / name
