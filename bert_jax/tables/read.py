@@ -38,6 +38,8 @@ _OTHERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
 """Separators that a header may have in place of the one that the suffix says."""
 _NAMED = {"tab": "\t", r"\t": "\t"}
 _ROWS_PER_BATCH, _HEAD_BYTES = 256, 4096
+# Of a row group, which may be a whole file, pyarrow else reads all into memory.
+_STREAMED: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
 
 
 def is_table(path: str | Path) -> bool:
@@ -317,7 +319,7 @@ def open_parquet(name: str) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(name, page_checksum_verification=True) as file:
+        with pq.ParquetFile(name, page_checksum_verification=True, **_STREAMED) as file:
             yield file
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of the disk

@@ -146,6 +146,18 @@ def test_each_row_of_parquet_is_a_record(tmp_path, kind):
     assert dropped == {"records without text": 3}
 
 
+def test_a_row_group_of_parquet_is_not_in_memory_as_a_whole(tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = [os.urandom(1000).hex() for _ in range(6000)]  # 12 MB
+    parquet.write_table(pyarrow.table({"text": texts}), path, use_dictionary=False)
+    (source,) = find_sources([str(path)])
+    before, most = pyarrow.total_allocated_bytes(), 0
+    config = TextConfig(input=(str(path),), output="")
+    for _ in read_records(source, config, collections.Counter()):
+        most = max(most, pyarrow.total_allocated_bytes() - before)
+    assert 0 < most < 6e6
+
+
 def test_a_shard_of_parquet_without_any_text_is_read(tmp_path):
     parquet.write_table(pyarrow.table({"text": [None, None]}), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == []
