@@ -37,6 +37,8 @@ _RESERVED = "\u2585"
 """A line with it, sentencepiece would leave out silently: its own mark of [UNK]."""
 _NAME = re.compile(rf"\[(?=(?:{'|'.join(name[1:-1] for name in SPECIAL_TOKENS)})\])")
 """The bracket of a special token's name, whose characters it would not learn."""
+_PART = re.compile(rf"\S{{{MAX_WORD_CHARACTERS // 3}}}")
+"""A part of text without spaces that no normalizer makes too long for a word."""
 
 
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
@@ -168,7 +170,8 @@ def _train_sentencepiece(
     elif config.kind == "char":
         size = AUTO_SIZE
     else:
-        size = len(_learn(config, WordCounter(config.cased).update(sample).words))
+        parts = (_PART.sub(r"\g<0> ", line) for line in sample)
+        size = len(_learn(config, WordCounter(config.cased).update(parts).words))
     try:
         model = _sentencepiece_model(config, sample, size)
     except _WrongSizeError as error:

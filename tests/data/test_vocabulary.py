@@ -171,6 +171,17 @@ def test_the_size_can_follow_from_the_text(text, tmp_path, kind):
         assert small.vocab_size < large.vocab_size
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_the_size_follows_from_long_lines_without_spaces(tmp_path, kind):
+    """No word of WordPiece is longer than 200 characters."""
+    generator = random.Random(0)
+    words = ["".join(generator.choices("กขคงจ", k=4)) for _ in range(20)]
+    lines = ["".join(generator.choices(words, k=120)) for _ in range(40)]
+    (tmp_path / "a.txt").write_text("\n".join(lines))
+    options = {"kind": kind, "vocab_size": "auto", "cased": True}
+    assert train(tmp_path / "a.txt", tmp_path / "v", **options).vocab_size > 30
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("content", [b"", b"\n \n\t\r\n", b"\xef\xbb\xbf\n"])
 def test_no_text(tmp_path, kind, content):
