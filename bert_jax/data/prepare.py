@@ -87,7 +87,7 @@ def prepare(
             manifest = _finish(output, plan, tokenizer, shards, text)
             for line in (*text.lines(), _summary(output, manifest)):
                 report(line)
-            for line in text.warnings():
+            for line in text.warnings(packed=config.pack):
                 warn(f"warning: {line}")
     (output / UNFINISHED).rmtree(missing_ok=True)
     return manifest

@@ -247,11 +247,12 @@ class TextReport:
         by = ", ".join(causes)  # none is known of a word that has no token
         return f"{share:.1%} of the tokens{f', by {by}' if by else ''}{more}"
 
-    def warnings(self, remedy: str = _LEARN) -> list[str]:
+    def warnings(self, remedy: str = _LEARN, packed: bool = False) -> list[str]:
         """Return a line, with the remedy, for each count past its threshold.
 
         Args:
             remedy: the advice if many characters are unknown.
+            packed: whether rows hold several pairs.
         """
         lines = {
             kind: f"{share:.1%} of the {problem}."
@@ -260,6 +261,8 @@ class TextReport:
         }
         if NO_NEIGHBOUR in lines or PADDING in lines:  # longer rows would not help
             lines.pop(CUT, None)
+        if PADDING in lines and packed:
+            lines[PADDING] = lines[PADDING].replace("--pack, or ", "")
         if PADDING in lines and RANDOM in lines:
             longer = ", or a larger --sequence-length"
             lines[RANDOM] = lines[RANDOM].replace(longer, "")

@@ -264,7 +264,9 @@ def test_remedies_do_not_contradict_each_other():
     assert "raise --sequence-length" in cut
     report.text["padding"] = 60
     (padding,) = report.warnings()
-    assert "a smaller --sequence-length" in padding
+    assert "use --pack, or a smaller --sequence-length" in padding
+    (padding,) = report.warnings(packed=True)
+    assert padding.endswith("padding; use a smaller --sequence-length.")
 
 
 def test_a_control_character_that_is_unknown_is_to_be_removed():

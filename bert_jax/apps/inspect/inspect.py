@@ -114,7 +114,8 @@ def dataset_lines(dataset: Dataset) -> Iterator[str]:
         num_rows = len(getattr(dataset, split))
         yield f"{split}: rows {num_rows:,}, {listed}"
     text = TextReport.of_manifest(manifest)
-    yield from (*text.lines(), *(f"warning: {line}" for line in text.warnings()))
+    warnings = text.warnings(packed=manifest["options"].get("pack", False))
+    yield from (*text.lines(), *(f"warning: {line}" for line in warnings))
     yield f"sources: {len(manifest['sources'])}, shards: {len(manifest['shards'])}"
     row_numbers = np.arange(min(_NUM_ROWS, len(dataset.train)))
     for number, row in enumerate(dataset.train.gather(row_numbers)):
