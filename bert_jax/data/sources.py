@@ -60,6 +60,7 @@ _BESIDE = (
 _NO_TEXT = "readme license licence copying changelog makefile".split()
 _SHARD = re.compile(r"(train|validation)-\d+-of-\d+\.npy")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_TOKENIZER = "tokenizer_config.json"  # beside it, vocab.txt is no prose
 _UNREADABLE = "directories that cannot be read"
 _MAX_KINDS = 16
 _COPIES = "copies of text in unfinished datasets"
@@ -147,8 +148,8 @@ def _sources_of(entry: str, number: int) -> list[Source]:
     files, skipped = [], collections.Counter[str]()
     skipped.update([] if exists else _unreadable(entry))
     for path in shortest.values():
-        if not exists and _is_copy(path):
-            skipped[_COPIES] += 1
+        if not exists and (kind := _kind_of_written(path)):
+            skipped[kind] += 1
         elif not os.path.isdir(path):
             files.append(path)
         elif exists or "**" not in entry:
@@ -228,18 +229,21 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
 
 def _kind_of_directory(folder: str, names: Sequence[str]) -> str:
     """Return "tokenizers" or "datasets" if a directory is one, else ""."""
-    if "tokenizer_config.json" in names:  # beside it, vocab.txt is no prose
+    if _TOKENIZER in names:
         return "tokenizers"
     is_finished = MANIFEST in names and any(map(_SHARD.fullmatch, names))
     is_unfinished = os.path.exists(os.path.join(folder, UNFINISHED, LOCK))
     return "datasets" if is_finished or is_unfinished else ""
 
 
-def _is_copy(path: str) -> bool:
-    """Whether an unfinished dataset wrote a file, with the text of its input."""
-    parent, folder = os.path.split(os.path.dirname(os.path.abspath(path)))
-    is_lock = os.path.exists(os.path.join(parent, LOCK))
-    return is_lock and (os.path.basename(parent), folder) == (UNFINISHED, "text")
+def _kind_of_written(path: str) -> str:
+    """Return what a file is that `vocab` or `prepare` wrote, or ""."""
+    directory = os.path.dirname(os.path.abspath(path))
+    if os.path.exists(os.path.join(directory, _TOKENIZER)):
+        return "files of tokenizers"
+    lock = os.path.join(os.path.dirname(directory), LOCK)
+    is_copy = directory.endswith(os.path.join(os.sep, UNFINISHED, "text"))
+    return _COPIES if is_copy and os.path.exists(lock) else ""
 
 
 def _with_names(sources: list[Source]) -> list[Source]:

@@ -221,7 +221,9 @@ def test_datasets_below_the_input_are_not_read(tmp_path, caplog):
     caplog.set_level("INFO")
     tree(tmp_path, "a.txt", "done/manifest.json", "done/train-00000-of-00001.npy")
     tree(tmp_path, "cut/unfinished/text/00000.txt", "cut/unfinished/lock")
-    for entry, said in (("", "2 datasets"), ("/**/*.txt", "1 copies of text in unf")):
+    tree(tmp_path, "done/tokenizer/vocab.txt", "done/tokenizer/tokenizer_config.json")
+    pattern = "/**/*.txt", "1 copies of text in unfinished datasets, 1 files of tok"
+    for entry, said in (("", "2 datasets"), pattern):
         (source,) = find_sources([f"{tmp_path}{entry}"])
         assert source.name == "a.txt" and f"not read are {said}" in caplog.text
 
