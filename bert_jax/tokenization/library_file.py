@@ -19,6 +19,7 @@ _BYTE_SPACES = ("\u0120", "\u010a", "\u0109")
 """How byte-level BPE writes a space, a line feed and a tab."""
 _WORD_START = "\u2581"
 """The mark of the first piece of a word."""
+_PREFIX = "continuing_subword_prefix"
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _NEVER_IN_TEXT = "\ufdd0"
 """A noncharacter of Unicode."""
@@ -87,10 +88,12 @@ class LibraryFile:
         """What ends the last token of a word, as "</w>"; then no token says whether it
         starts one."""
         self.continuing = self._continuing()
+        prefix, is_words = model.get(_PREFIX), model.get("type") == "WordLevel"
+        self.marks_starts = any(self.continuing) or bool(prefix) or is_words
 
     def _continuing(self) -> list[bool]:
         """Return which tokens continue a word; added tokens never do."""
-        prefix = self._values["model"].get("continuing_subword_prefix")
+        prefix = self._values["model"].get(_PREFIX)
         starts = _BYTE_SPACES if self.is_bytes else (_WORD_START,)
         inside = [not token.startswith(starts) for token in self.tokens]
         if all(inside):  # no token says that it starts a word

@@ -148,6 +148,11 @@ class Tokenizer:
         return self._backend.word_limit
 
     @property
+    def marks_starts(self) -> bool:
+        """Whether tokens tell where words start; those of some BPE tell nothing."""
+        return not isinstance(self._backend, LibraryFile) or self._backend.marks_starts
+
+    @property
     def marks_ends(self) -> bool:
         """Whether the vocabulary marks ends of words, and none of their starts."""
         return isinstance(self._backend, LibraryFile) and bool(self._backend.word_end)

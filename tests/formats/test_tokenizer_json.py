@@ -95,16 +95,7 @@ def test_words_bytes_and_text(tmp_path):
     assert tokenizer.decode(encoding.ids) == "the cats"
 
 
-def test_words_are_not_masked_where_a_vocabulary_marks_their_ends(tmp_path, refused):
-    """As HerBERT's."""
-    library = tokenizers.CharBPETokenizer(unk_token="<unk>", suffix="</w>")
-    names = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
-    library.train_from_iterator(["the cat sat", "a mat"], 30, 1, names, suffix="</w>")
-    content = library.to_str().encode()
-    roles = dict(zip(SPECIAL_TOKENS, names, strict=True))
-    config = {"kind": "huggingface", "cased": True, "special_tokens": roles}
-    tokenizer = Tokenizer(config, content)
-    assert tokenizer.num_bytes[tokenizer.encode("the cat").ids].sum() == len("the cat ")
+def refused_spans(tokenizer, tmp_path, refused):
     tokenizer.save(tmp_path / "tokenizer")
     (tmp_path / "a.txt").write_text("the cat\nsat\n\na mat\n\nthe\n\ncat\n")
     prepare(
@@ -118,8 +109,34 @@ def test_words_are_not_masked_where_a_vocabulary_marks_their_ends(tmp_path, refu
         )
     )
     run = ["pretrain", "--workdir", tmp_path / "run", "--data.path", tmp_path / "data"]
-    error = refused(*run, "--masking.unit", "span", "--batch-size", 1)
+    return refused(*run, "--masking.unit", "span", "--batch-size", 1)
+
+
+def test_words_are_not_masked_where_a_vocabulary_marks_their_ends(tmp_path, refused):
+    """As HerBERT's."""
+    library = tokenizers.CharBPETokenizer(unk_token="<unk>", suffix="</w>")
+    names = ["<pad>", "<unk>", "<s>", "</s>", "<mask>"]
+    library.train_from_iterator(["the cat sat", "a mat"], 30, 1, names, suffix="</w>")
+    content = library.to_str().encode()
+    roles = dict(zip(SPECIAL_TOKENS, names, strict=True))
+    config = {"kind": "huggingface", "cased": True, "special_tokens": roles}
+    tokenizer = Tokenizer(config, content)
+    assert tokenizer.num_bytes[tokenizer.encode("the cat").ids].sum() == len("the cat ")
+    error = refused_spans(tokenizer, tmp_path, refused)
     assert "marks where words end, not where they start; use masking.unit" in error
+
+
+def test_words_are_not_masked_where_a_vocabulary_marks_none(tmp_path, refused):
+    """As that of the library's first example; single pieces would be masked."""
+    library = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="[UNK]"))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    trainer = tokenizers.trainers.BpeTrainer(special_tokens=[*SPECIAL_TOKENS])
+    library.train_from_iterator(["the cat sat", "a mat"], trainer)
+    roles = {name: name for name in SPECIAL_TOKENS}
+    config = {"kind": "huggingface", "cased": True, "special_tokens": roles}
+    tokenizer = Tokenizer(config, library.to_str().encode())
+    error = refused_spans(tokenizer, tmp_path, refused)
+    assert "does not tell where they start; use masking.unit=token" in error
 
 
 @pytest.mark.parametrize("family", FAMILIES)

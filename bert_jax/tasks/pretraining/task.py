@@ -296,20 +296,22 @@ class PretrainingTask(Task):
 def require_words(config: PretrainConfig, dataset: Dataset) -> None:
     """Raise ValueError if many tokens are in words of more tokens than are predicted.
 
-    In a vocabulary without marks of word starts, a word is a whole sentence; one that
-    marks the ends of words is refused. Nothing is checked where no words are masked.
+    In text without spaces, a word may be a whole sentence; a vocabulary that does not
+    tell where words start is refused. Nothing is checked where no words are masked.
     """
     if config.masking.unit == "token" or config.objective != "masked_lm":
         return
-    if dataset.tokenizer.marks_ends:
+    if not (tokenizer := dataset.tokenizer).marks_starts:
+        marks = (
+            "marks where words end, not" if tokenizer.marks_ends else "does not tell"
+        )
         raise ValueError(
             f"masking.unit={config.masking.unit} masks whole words, but the vocabulary "
-            f"of {dataset.path} marks where words end, not where they start; use "
-            "masking.unit=token."
+            f"of {dataset.path} {marks} where they start; use masking.unit=token."
         )
     numbers = np.arange(min(len(dataset.train), _ROWS_EXAMINED))
     rows = columns(dataset.train.gather(numbers))
-    continues = dataset.tokenizer.continues_word[rows["tokens"]]
+    continues = tokenizer.continues_word[rows["tokens"]]
     counts = prediction_counts(dataset.sequence_length, config.masking)
     count = jnp.asarray(counts)[inputs_of(rows).attention_mask.sum(1)]
     share = unreachable_share(maskable_tokens(rows), jnp.asarray(continues), count)
