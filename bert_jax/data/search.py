@@ -13,6 +13,8 @@ from bert_jax.tokenization import Tokenizer
 _CHUNK_ROWS = 8192
 _SEPARATING = ("P", "S", "Z")
 """First letters of the Unicode categories of punctuation, symbols and spaces."""
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+"""Scripts without spaces between words, as the names of their letters begin."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,15 +30,34 @@ class Matches:
 def tokens_inside_words(tokenizer: Tokenizer) -> Bool[np.ndarray, " V"]:
     """Return which tokens continue the word of the token before them.
 
-    Sentencepiece has no mark at punctuation that follows a word: it ends the word.
+    Sentencepiece has no mark at punctuation that follows a word: it ends the word. In
+    scripts without spaces, a word may begin at each token.
     """
     names = tokenizer.tokens(range(tokenizer.vocab_size))
     first = [name.removeprefix("##")[:1] or name[:1] for name in names]
-    is_separating = [
-        character != "" and unicodedata.category(character).startswith(_SEPARATING)
-        for character in first
-    ]
+    is_separating = [character != "" and _separates(character) for character in first]
     return tokenizer.continues_word & ~np.array(is_separating)
+
+
+def _separates(character: str) -> bool:
+    category, name = unicodedata.category(character), unicodedata.name(character, "")
+    is_word = category == "Lo" and name.startswith(_UNSPACED)
+    return is_word or category.startswith(_SEPARATING)
+
+
+def token_sequences(tokenizer: Tokenizer, text: str) -> list[tuple[int, ...]]:
+    """Return the tokens that a text may have in a row, first those after a space.
+
+    At the start of a document byte-level BPE has others; so has sentencepiece within
+    text without spaces, where no mark stands before a word.
+    """
+    texts = dict.fromkeys([*tokenizer.after_space([text]), text])
+    sequences = tokenizer.encode_batch(list(texts))
+    ids = tokenizer.encode(tokenizer.mask_token + text, mask_token=True).ids.tolist()
+    unmarked = ids[ids.index(tokenizer.mask_id) + 1 :]
+    if unmarked and not tokens_inside_words(tokenizer)[unmarked[0]]:
+        sequences.append(unmarked)
+    return list(dict.fromkeys(map(tuple, sequences)))
 
 
 def find_tokens(

@@ -5,7 +5,13 @@ import pytest
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.records import Rows
-from bert_jax.data.search import find_tokens, sequence_starts, tokens_inside_words
+from bert_jax.data.search import (
+    find_any,
+    find_tokens,
+    sequence_starts,
+    token_sequences,
+    tokens_inside_words,
+)
 from bert_jax.data.shards import row_dtype
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.tokenization import Tokenizer
@@ -94,3 +100,18 @@ def test_whole_words_of_each_kind_of_vocabulary(kind, tmp_path):
     # The longer words begin with the same tokens, and are not found.
     assert all(sequence_starts(rows, ids, np.zeros_like(table)).any(axis=1))
     assert [number for number, _ in matches_of(rows, ids, table)] == [0, 1, 2, 5]
+
+
+def test_words_of_text_without_spaces_are_found_within_it(tmp_path):
+    """No mark stands before them, and a letter may follow."""
+    texts = ["これは猫です。", "猫がいる。", "犬です。"]
+    (tmp_path / "a.txt").write_text("\n".join(texts * 9))
+    options = {"kind": "char", "cased": True, "output": str(tmp_path / "v")}
+    config = VocabularyConfig(input=(str(tmp_path / "a.txt"),), **options)
+    tokenizer = train_vocabulary(config)
+    rows = np.zeros((len(texts), 12), np.uint16)
+    for row, encoded in zip(rows, tokenizer.encode_batch(texts), strict=True):
+        row[: len(encoded)] = encoded
+    table, ids = tokens_inside_words(tokenizer), token_sequences(tokenizer, "猫")
+    (matches,) = find_any(rows_of(rows), ids, table, (tokenizer.pad_id,))
+    assert matches.rows.tolist() == [0, 1] and matches.starts.tolist() == [4, 0]

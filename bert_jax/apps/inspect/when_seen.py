@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from bert_jax.data.batches import DatasetBatches
-from bert_jax.data.search import find_any, tokens_inside_words
+from bert_jax.data.search import find_any, token_sequences, tokens_inside_words
 from bert_jax.inference.arguments import require_text
 from bert_jax.runs.pretraining_run import PretrainingRun, open_run
 from bert_jax.storage.manifest import MANIFEST, read_manifest
@@ -57,7 +57,7 @@ def when_seen(path: str, texts: Sequence[str], workdir: str = "") -> Iterator[st
 class Search:
     """The rows that contain a text."""
 
-    ids: list[int]
+    ids: tuple[int, ...]
     """The text's tokens, after a space."""
     num_training: int
     num_validation: int
@@ -76,9 +76,7 @@ def search(run: PretrainingRun, text: str) -> Search:
         ValueError: there are none, or the text is empty or no Unicode.
     """
     dataset, batches = run.dataset, run.task.batches
-    texts = [*dataset.tokenizer.after_space([require_text("when", text)]), text]
-    # As the first of a document, a word has other tokens in byte-level BPE.
-    ids, *others = dataset.tokenizer.encode_batch(list(dict.fromkeys(texts)))
+    ids, *others = token_sequences(dataset.tokenizer, require_text("when", text))
     if not ids:
         raise ValueError(f"when={text!r:.80} has no tokens; give some words.")
     inside = tokens_inside_words(dataset.tokenizer)
