@@ -295,6 +295,18 @@ def test_predictions_are_written_in_the_files_own_scheme(tmp_path):
     assert task().official_scores(predictions)["accuracy"] == 3 / 5
 
 
+def test_tags_of_a_bilou_model_are_scored_and_written_in_the_files_scheme(tmp_path):
+    path = tmp_path / "dev.txt"
+    path.write_text("a B-A\nb I-A\nc I-A\n\nd B-d\n\ne O\n")
+    own = task(("O", *(f"{prefix}-{kind}" for kind in ("A", "d") for prefix in "BILU")))
+    tags = [["B-A", "I-A", "L-A"], ["U-d"], ["O"]]
+    predictions = predictions_of(read_sentences(str(path)), tags)
+    assert own.official_scores(predictions)["accuracy"] == 1
+    own.write(predictions, tmp_path)
+    written = (tmp_path / "predictions.txt").read_text()
+    assert written == "a B-A B-A\nb I-A I-A\nc I-A I-A\n\nd B-d B-d\n\ne O O\n"
+
+
 def test_ill_formed_tags_are_written_as_predicted(tmp_path):
     examples = [sentence("a b", "B-A O"), Sentence(("c",))]
     task().write(predictions_of(examples, [["I-A", "O"], ["I-A"]]), tmp_path)

@@ -214,17 +214,19 @@ class TokenClassificationTask(FinetuningTask):
         """Return the predicted tags in each file's own scheme.
 
         Tags in the model's own scheme are not changed: the rules of conlleval cover
-        ill-formed ones.
+        ill-formed ones. No file is in BILOU.
         """
         scheme = learned_scheme(self.model)
         if scheme is None:
             return [value["tags"] for value in predictions.values]
+        is_bilou = any(re.match("[LU]-", label) for label in self.model.labels)
+        kept = (None,) if is_bilou else (None, scheme)
         tags = [
             [to_iobes_tag(tag) for tag in value["tags"]] for value in predictions.values
         ]
         return [
             predicted
-            if sentence.scheme in (None, scheme)
+            if sentence.scheme in kept
             else convert_tags(predicted, sentence.scheme)
             for sentence, predicted in zip(predictions.examples, tags, strict=True)
         ]
