@@ -1,5 +1,6 @@
 """A model as a value: read from any of its homes, and written as a checkpoint."""
 
+import contextlib
 import dataclasses
 import os
 import warnings
@@ -18,6 +19,7 @@ from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.config.serialization import to_dict
 from bert_jax.formats.embedding import model_directory, stated_length
+from bert_jax.formats.families import family_of
 from bert_jax.formats.folding import Unused, read_unused, write_unused
 from bert_jax.formats.hub import HUB, download, hint, may_be, pin
 from bert_jax.formats.huggingface import CONFIG, is_huggingface, read_huggingface
@@ -261,6 +263,8 @@ def read_positions(directory: epath.Path) -> int:
     if "model" in values:
         return read_config_as(directory, "model", BertConfig).max_position_embeddings
     # A damaged value is refused where the model is read.
+    with contextlib.suppress(ValueError):
+        values = family_of(values).bert_values(values)
     positions = values.get("max_position_embeddings")
     return positions if type(positions) is int else 512
 

@@ -20,9 +20,11 @@ from huggingface_files import stored
 
 from bert_jax.apps.convert.export import export_huggingface, huggingface_config
 from bert_jax.apps.convert.receipts import write_imported
+from bert_jax.cli.main import main
 from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.huggingface import read_huggingface
 from bert_jax.formats.names import names_of
+from bert_jax.inference.evaluation import settings_of
 from bert_jax.model.bert import head_outputs
 from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained
@@ -151,6 +153,17 @@ def test_a_classifier_beside_a_pooler_is_imported(family, tmp_path):
         export_huggingface(str(source), epath.Path(tmp_path / output))
         content = (tmp_path / output / "model.safetensors").read_bytes()
         assert content == path.read_bytes()
+
+
+@pytest.mark.parametrize("family", ["Roberta", "DistilBert"])
+def test_predict_has_the_positions_that_a_family_counts(family, tmp_path, capsys):
+    """The first files of RoBERTa state no length beside them."""
+    saved = write_model(f"{family}ForSequenceClassification", tmp_path / "saved")
+    (tmp_path / "texts.txt").write_text("the cat\n")
+    assert main(["predict", str(saved), "--input", f"{tmp_path}/texts.txt"]) == 0
+    assert "probabilities" in capsys.readouterr().out
+    positions = read(saved).config.max_position_embeddings
+    assert settings_of(str(saved))[0].max_length == positions
 
 
 @pytest.mark.parametrize("head", ["TokenClassification", "MaskedLM"])
