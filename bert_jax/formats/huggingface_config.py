@@ -188,7 +188,7 @@ def _head(
 ) -> str:
     """Return the head by the name of the class, or else by the tensors."""
     if architectures is None:
-        return _head_by_tensors(shapes)
+        return _head_by_tensors(family, shapes)
     heads = {family.class_name + end: head for end, head in family.head_of.items()}
     names = architectures if isinstance(architectures, list) else []
     if len(names) != 1 or not isinstance(names[0], str) or names[0] not in heads:
@@ -209,7 +209,7 @@ def _head(
     return "pretraining" if head == "masked_lm" and others <= shapes.keys() else head
 
 
-def _head_by_tensors(shapes: dict[str, tuple[int, ...]]) -> str:
+def _head_by_tensors(family: FamilyFormat, shapes: dict[str, tuple[int, ...]]) -> str:
     if "qa_outputs.weight" in shapes:
         return "question_answering"
     if "cls.seq_relationship.weight" in shapes:
@@ -222,10 +222,11 @@ def _head_by_tensors(shapes: dict[str, tuple[int, ...]]) -> str:
         return "token_classification"
     if shapes["classifier.weight"][:1] != (1,):
         return "sequence_classification"
+    name = family.class_name
     raise ValueError(
-        "architectures is absent, and classifier.weight gives one score, of a class or "
-        'a choice; add "architectures": ["BertForSequenceClassification"] or '
-        '["BertForMultipleChoice"].'
+        "architectures is absent, and the classifier gives one score, of a class or a "
+        f'choice; add "architectures": ["{name}ForSequenceClassification"] or '
+        f'["{name}ForMultipleChoice"].'
     )
 
 

@@ -140,6 +140,10 @@ def test_one_score_without_an_architecture_is_not_guessed(tmp_path, refused_impo
     files = stored("BertForMultipleChoice")
     del files.config["architectures"]
     assert "gives one score" in refused_import(files.write(tmp_path / "model"))
+    files.config |= {"model_type": "camembert", "pad_token_id": 0}
+    files.rename("bert.", "roberta.")
+    advice = 'add "architectures": ["CamembertForSequenceClassification"]'
+    assert advice in refused_import(files.write(tmp_path / "another"))
 
 
 def write_raw(path: Path, header: bytes | dict[str, Any], data: bytes = b"") -> None:
