@@ -7,7 +7,7 @@ follow the model, and each module has a directory with a `config.json`.
 import contextlib
 import os
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from etils import epath
 
@@ -184,7 +184,7 @@ def _max_tokens(
     """Return the length to which sentence-transformers cuts a text."""
     limit = own.get("max_seq_length")
     if limit is None:
-        limit = tokenizer.get("model_max_length")
+        limit = _tokenizer_limit(tokenizer)
     limit = positions if limit is None else limit  # no limit of its own
     if type(limit) not in (int, float) or not limit > 2:
         raise ValueError(
@@ -195,14 +195,17 @@ def _max_tokens(
     return int(min(limit, positions))
 
 
+def _tokenizer_limit(tokenizer: JsonObject) -> Any:
+    """Return the length in a tokenizer_config.json; max_len is its name of 2019."""
+    return tokenizer.get("model_max_length", tokenizer.get("max_len"))
+
+
 def stated_length(root: epath.Path) -> int:
     """Return the length to which a model's files say to cut texts; 0: they do not."""
     directory = model_directory(root)
-    for path, key in (
-        (_own_config(directory), "max_seq_length"),
-        (directory / TOKENIZER_CONFIG, "model_max_length"),
-    ):
-        limit = read_object_or_empty(path).get(key)
+    own = read_object_or_empty(_own_config(directory))
+    tokenizer = read_object_or_empty(directory / TOKENIZER_CONFIG)
+    for limit in (own.get("max_seq_length"), _tokenizer_limit(tokenizer)):
         if isinstance(limit, int | float) and 2 < limit < _NO_LIMIT:
             return int(limit)
     return 0

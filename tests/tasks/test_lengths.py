@@ -87,6 +87,7 @@ def test_the_length_of_a_run(task, given, own, expected, said, capsys):
         ({}, 0),
         ({"tokenizer_config.json": '{"model_max_length": 512}'}, 512),
         ({"tokenizer_config.json": '{"model_max_length": 1e30}'}, 0),
+        ({"tokenizer_config.json": '{"max_len": 128}'}, 128),
         (
             {
                 "tokenizer_config.json": '{"model_max_length": 512}',
