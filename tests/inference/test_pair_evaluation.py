@@ -180,6 +180,16 @@ def test_unlabelled_pairs_have_the_prompts_of_their_sides(
     assert depth == pytest.approx({name: ranked[name] for name in depth}, abs=2e-3)
 
 
+def test_pairs_have_the_similarity_of_a_search(model_of, pairs, unlabelled, capsys):
+    """The dot product, where the model's files say it."""
+    model = model_of(Embedding("mean", similarity="dot"))
+    first, second, _ = map(list, zip(*pairs, strict=True))
+    expected = np.diagonal(bert_jax.load(model).similarity(first, second))
+    assert np.abs(expected).max() > 2
+    found = predicted(capsys, model, unlabelled)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_what_embed_does_not_compute_is_not_scored(model_of, file, refused):
     model = model_of(Embedding(unsupported="pooling by max"))
     bert = bert_jax.load(model)

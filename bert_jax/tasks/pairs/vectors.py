@@ -208,11 +208,13 @@ class PairVectorsTask(FinetuningTask):
         return (batch["row"] >= 0).sum(dtype=jnp.float32)
 
     def outputs(self, scores: Float[Array, "B C D"]) -> dict[str, jax.Array]:
-        """Return the `vectors` [B, C, D], of length 1."""
-        return {"vectors": unit(scores)}
+        """Return the `vectors` [B, C, D], whose dot product is their similarity."""
+        own = self.data.embedding
+        is_dot = own.similarity == "dot" and not own.normalize
+        return {"vectors": scores if is_dot else unit(scores)}
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
-        """Return the `score` of each pair: the cosine similarity of its two texts."""
+        """Return the `score` of each pair: the similarity of its two texts."""
         vectors = (row["vectors"].astype(np.float64) for row in outputs.rows)
         return [{"score": float(row[0] @ row[1])} for row in vectors]
 
