@@ -6,12 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from etils import epath
+from family_files import write_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from squad_texts import ask, perfect_outputs, tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.model import ANSWERABLE_LABELS
+from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.metrics.squad import answer_exact_match
 from bert_jax.tasks.answers.rows import SquadExample, tokenize
 from bert_jax.tasks.answers.spans import apply_null_threshold, predict
@@ -176,6 +179,19 @@ def test_a_text_is_once_among_the_best():
     best = answer([output], example=example)
     texts = [entry["text"] for entry in best["nbest"]]
     assert texts.count("ab") == 1 and (best["start"], best["end"]) == (6, 8)
+
+
+def test_an_answer_has_no_white_space_around_it(tmp_path):
+    """Byte-level BPE has tokens of white space alone."""
+    write_tokenizer("Roberta", tmp_path)
+    roberta = from_huggingface(epath.Path(tmp_path))
+    example = ask("the", context="  the\tcat", question="a")
+    split = Split([example], tokenize([example], roberta, MODEL, CONFIG))
+    best = predict(SplitOutputs(split, [outputs_of({}, {})]), MODEL, CONFIG)[0]
+    texts = [entry["text"] for entry in best["nbest"]]
+    assert sorted(texts) == ["cat", "the", "the\tcat"]
+    places = [slice(entry["start"], entry["end"]) for entry in best["nbest"]]
+    assert [example.context[place] for place in places] == texts
 
 
 def test_the_best_answers_of_all_windows():

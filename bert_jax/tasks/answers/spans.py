@@ -165,11 +165,16 @@ def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction
 
 
 def _distinct(context: str, spans: list[Span], num_best: int) -> list[JsonObject]:
-    """Return the best spans of whole characters whose texts differ."""
+    """Return the best spans of whole characters whose texts differ.
+
+    White space around a text, which may be tokens of their own, is left out.
+    """
     entries: dict[str, JsonObject] = {}
     for first, last, start_logit, end_logit in spans:
         start, end = whole_characters(context, first, last)
-        text = context[start:end]
+        start = end - len(context[start:end].lstrip())
+        text = context[start:end].rstrip()
+        end = start + len(text)
         if text and text not in entries:
             entries[text] = _entry(text, start, end, start_logit, end_logit)
             if len(entries) == num_best:
