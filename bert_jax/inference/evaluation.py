@@ -67,6 +67,8 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
 def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     """Return the settings with how a model of sentence pairs makes vectors.
 
+    Labels of a model with several classes for a text may be several.
+
     Raises:
         ValueError: rows are longer than the model takes, or its files require what this
             library does not compute.
@@ -74,6 +76,8 @@ def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     positions = model.config.max_position_embeddings
     rule = f"data.max_length={data.max_length} but the model has {positions} positions"
     require(data.max_length <= positions, f"{rule}; pass at most that.")
+    if model.config.problem_type == "multi_label_classification":
+        data = dataclasses.replace(data, multi_label=True)
     if model.config.head != PairVectorsTask.head:
         return data
     embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)

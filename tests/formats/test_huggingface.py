@@ -295,6 +295,15 @@ def test_labels_keep_the_order_of_their_numbers(tmp_path):
     assert labels == ("LABEL_0", "LABEL_1", "LABEL_2")
 
 
+def test_a_model_of_several_classes_is_scored_by_several_labels(tmp_path):
+    files = stored("BertForSequenceClassification")
+    files.config["problem_type"] = "multi_label_classification"
+    names = list(files.config["id2label"].values())
+    rows = [{"text": "the cat", "label": names[:2]}, {"text": "mat", "label": []}]
+    scores, _ = bert_jax.evaluate(str(files.write(tmp_path / "model")), rows)
+    assert 0 <= scores["micro_f1"] <= 1
+
+
 def test_extra_tensors_are_left_aside_when_allowed(tmp_path):
     files = stored("BertForMaskedLM")
     files.tensors["classifier.weight"] = np.zeros((2, 32), np.float32)
