@@ -112,16 +112,11 @@ class ExampleBatches:
 
     @functools.cached_property
     def boundaries(self) -> tuple[int, ...]:
-        """The lengths to pad training rows to, which decide the rows of each step.
-
-        Validation rows do not count, since a run may go on with others.
-        """
+        """The lengths to pad to; the last one holds every row of both splits."""
         lengths = self.train.lengths
-        # The longest row counts twice, as it did when runs of old began.
+        longest = self.validation_rows.lengths.max(initial=int(lengths.max()))
         return choose_bucket_boundaries(
-            np.append(lengths, lengths.max()),
-            self.config.data.num_buckets,
-            self.max_length,
+            np.append(lengths, longest), self.config.data.num_buckets, self.max_length
         )
 
     @functools.cached_property
@@ -149,9 +144,7 @@ class ExampleBatches:
         """Yield this host's validation rows, each row once, in batches of one size."""
         rows, size = self.validation_rows, self.config.microbatch_size
         own = host_slice(size, self.host_index, self.host_count)
-        longest = rows.lengths.max(initial=self.boundaries[-1], keepdims=True)
-        (last,) = choose_bucket_boundaries(longest, 1, self.max_length)
-        buckets = assign_buckets(rows.lengths, last, (*self.boundaries, last))
+        buckets = assign_buckets(rows.lengths, self.boundaries[-1], self.boundaries)
         for length, chosen in batches_by_bucket(buckets, size):
             numbers = np.pad(chosen, (0, size - len(chosen)), constant_values=-1)
             yield rows.gather(numbers[own], length)

@@ -273,7 +273,7 @@ def prepare_finetuning(
     if params is not None:
         params = None if config.from_scratch else without_head(params, source, model)
     validation = tokenize(matched.validation)
-    task = with_first_lengths(task, train, validation)
+    task = with_first_length(task, train, validation)
     return FinetuningSetup(task, config, tokenizer, train, validation, params, teacher)
 
 
@@ -355,16 +355,10 @@ def pair_embedding(
     )
 
 
-def with_first_lengths(
-    task: FinetuningTask, train: Split, validation: Split
-) -> FinetuningTask:
-    """Return the task with the lengths of the longest first texts, if it is of pairs.
-
-    Those of validation do not count in training, since a run may go on with others.
-    """
+def with_first_length(task: FinetuningTask, *splits: Split) -> FinetuningTask:
+    """Return the task with the length of the longest first text, if it is of pairs."""
     if not isinstance(task, PairVectorsTask):
         return task
-    rows = [split.tokenized for split in (train, validation)]
-    longest = [int(np.diff(one.starts)[:: one.choices].max()) for one in rows]
-    first, most = (-(-length // 8) * 8 for length in (longest[0], max(longest)))
-    return dataclasses.replace(task, first_length=first, scored_first_length=most)
+    rows = [split.tokenized for split in splits]
+    longest = max(int(np.diff(one.starts)[:: one.choices].max()) for one in rows)
+    return dataclasses.replace(task, first_length=-(-longest // 8) * 8)

@@ -426,27 +426,6 @@ def test_scores_do_not_depend_on_batch_size_or_devices(
                 assert other[name] == value, name
 
 
-def test_validation_rows_decide_nothing_of_the_training(encoder_checkpoint, tmp_path):
-    """A run may go on with others, such as longer ones: its batches stay the same."""
-    kind, longer = KINDS[-1], tmp_path / "longer.csv"
-    words = "The judge reads in the garden. " * 4
-    longer.write_text(f"anchor,positive\n{words},{words}x\n{words}y,{words}z\n")
-    config = config_of(kind, kind.write(tmp_path), encoder_checkpoint, num_steps=6)
-    data = dataclasses.replace(config.data, validation=str(longer))
-    root = epath.Path(tmp_path)
-    one, other = (
-        finetuning_of(prepare_finetuning(own, root / "none", root / "examples"))
-        for own in (config, dataclasses.replace(config, data=data))
-    )
-    for step in range(6):
-        tokens = one.batch(step)["tokens"], other.batch(step)["tokens"]
-        np.testing.assert_array_equal(*tokens)
-    widths = {batch["tokens"].shape[-1] for batch in other.evaluation_batches()}
-    assert widths == {32} and other.batches.boundaries[-1] < 32
-    assert one.first_length == other.first_length == one.scored_first_length == 8
-    assert other.scored_first_length == 32
-
-
 @pytest.mark.slow
 def test_the_reported_threshold_gives_the_best_score(
     tmp_path, encoder_checkpoint, capsys

@@ -68,8 +68,6 @@ class PairVectorsTask(FinetuningTask):
     first_length: int = 0
     """The length to which first texts are padded in training, if rows are longer: they
     are often much shorter than the second ones. 0: as the rows."""
-    scored_first_length: int = 0
-    """The same where validation rows are scored."""
 
     name = "sentence-pairs"
     head = "encoder"
@@ -150,8 +148,7 @@ class PairVectorsTask(FinetuningTask):
 
     def for_program(self) -> FinetuningTask:
         data = ExamplesConfig(embedding=self.data.embedding)
-        task = dataclasses.replace(self, first_length=0, scored_first_length=0)
-        return dataclasses.replace(task, data=data, training=None)
+        return dataclasses.replace(self, data=data, first_length=0, training=None)
 
     def shard_flops(self, batch: Batch) -> float:
         num_pairs, num_texts, length = batch["tokens"].shape
@@ -167,8 +164,7 @@ class PairVectorsTask(FinetuningTask):
     ) -> Float[Array, "B C D"]:
         """Return the vectors of all texts, not normalised."""
         num_pairs, num_texts, length = batch["tokens"].shape
-        limit = self.scored_first_length if dropout_key is None else self.first_length
-        first = min(limit or length, length)
+        first = min(self.first_length or length, length)
         keys = [None, None] if dropout_key is None else jax.random.split(dropout_key)
         vectors = [
             self._vectors(params, batch, texts, size, key)
