@@ -4,6 +4,7 @@ import functools
 import gzip
 import itertools
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow
@@ -222,6 +223,10 @@ def test_datasets_below_the_input_are_not_read(tmp_path, caplog):
     tree(tmp_path, "a.txt", "done/manifest.json", "done/train-00000-of-00001.npy")
     tree(tmp_path, "cut/unfinished/text/00000.txt", "cut/unfinished/lock")
     tree(tmp_path, "done/tokenizer/vocab.txt", "done/tokenizer/tokenizer_config.json")
+    tree(tmp_path, "beside/vocab.txt", "beside/tokenizer_config.json", "beside/b.txt")
+    texts = [source.name for source in find_sources([f"{tmp_path}/beside/*.txt"])]
+    assert texts == ["b.txt"]
+    shutil.rmtree(tmp_path / "beside")
     pattern = "/**/*.txt", "1 copies of text in unfinished datasets, 1 files of tok"
     for entry, said in (("", "2 datasets"), pattern):
         (source,) = find_sources([f"{tmp_path}{entry}"])
