@@ -125,7 +125,8 @@ class TensorBoard(Logger):
             directory.mkdir(parents=True, exist_ok=True)
             self._writer = EventsWriter(os.fspath(directory / "events"))
             start = SessionLog(status=SessionLog.START)
-            self._add(first_step + 1, session_log=start)
+            # A new run also writes the point of step 0 again.
+            self._add(first_step + 1 if first_step else 0, session_log=start)
 
     def _add(self, step: int, **content: object) -> None:
         from tensorboardX.proto.event_pb2 import Event

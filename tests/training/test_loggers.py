@@ -50,6 +50,25 @@ def test_a_table_has_each_step_once_and_every_scalar(tmp_path):
     assert not (tmp_path / "tensorboard").exists()
 
 
+@pytest.mark.parametrize(("first_step", "hidden_from"), [(0, 0), (4, 5)])
+def test_points_of_steps_that_are_taken_again_are_hidden(
+    first_step, hidden_from, tmp_path
+):
+    """As in metrics.jsonl: a run that begins again scores step 0 again, too."""
+    from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+    with Report(epath.Path(tmp_path), first_step, with_loggers("tensorboard")):
+        pass
+    [file] = (tmp_path / "tensorboard").iterdir()
+    content, events = file.read_bytes(), []
+    while content:
+        end = 12 + struct.unpack("<Q", content[:8])[0]
+        events.append(Event.FromString(content[12:end]))
+        content = content[end + 4 :]
+    starts = [e.step for e in events if e.session_log.status == SessionLog.START]
+    assert starts == [hidden_from]
+
+
 def test_a_run_goes_on_without_a_logger_that_fails(tmp_path, capsys):
     (tmp_path / "metrics.csv").mkdir()
     (tmp_path / "tensorboard").write_text("in the way")
