@@ -46,17 +46,15 @@ CHANGEABLE = (
     *FREE_TO_CHANGE,
     "masking.",
     "mesh.",
-    "model.attention",
     "model.attention_probs_dropout_prob",
     "model.dtype",
     "model.hidden_dropout_prob",
-    "num_steps",
     "objective",
     "optimizer.",
     "pair_loss",
 )
 """Fields that a fork may change, except those that `FIXED` names; a name that ends in a
-dot is a section."""
+dot is a section. A pretraining run's may also change those of `is_changeable`."""
 FIXED = {
     "seed": "the rows and the random keys of each step",
     "batch_size": "the rows of each step",
