@@ -98,7 +98,6 @@ def search(options: SearchOptions) -> None:
     )
     for line in lines:
         print(printable(line))
-    return None
 
 
 def search_collection(options: SearchOptions) -> None:
