@@ -116,6 +116,7 @@ def float64() -> Iterator[None]:
 @pytest.fixture
 def another_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a second process had a user's error at each barrier: "nothere is gone"."""
+    import jax
     import numpy as np
     from jax.experimental import multihost_utils
 
