@@ -52,12 +52,13 @@ def read_finetune(
         )
     name, *arguments = arguments
     config = with_named_share(default_config(name), arguments)
+    is_record = bool(config.data.fingerprint)  # it has both steps and epochs
     if name.endswith(".json"):
         config = without_resolved(config, arguments)
     names = named_options(arguments)
-    by_epochs = {"--num-epochs", *["--sweep"] * name.endswith(".json")}
+    by_epochs = {"--num-epochs", *["--sweep"] * is_record}
     if names & by_epochs and "--num-steps" not in names:
-        config = dataclasses.replace(config, num_steps=0)  # a run's record has both
+        config = dataclasses.replace(config, num_steps=0)
     default = options_class(config=with_named_rate(config, arguments))
     options = parse(options_class, arguments, f"{verb} {name}", default)
     require_used(options, arguments, verb, options.config.task)

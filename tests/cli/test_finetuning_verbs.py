@@ -413,6 +413,15 @@ def test_a_runs_configuration_starts_another(classes, capsys):
     assert other["data"]["fingerprint"] == "" and other["model"]["labels"] == []
 
 
+def test_a_sweep_keeps_the_steps_of_a_configuration_that_is_no_record(
+    tmp_path, capsys
+):
+    path = tmp_path / "own.json"
+    path.write_text('{"task": "text-classification", "num_steps": 100}')
+    swept = ok(capsys, "finetune", str(path), "--sweep", "--print-config")
+    assert json.loads("".join(swept))["num_steps"] == 100
+
+
 def test_a_table_in_another_script_is_refused(encoder_checkpoint, tmp_path, refused):
     table = tmp_path / "train.csv"
     rows = [f"Москва слова {i},{i % 2}" for i in range(40)]
