@@ -190,6 +190,17 @@ def test_pairs_have_the_similarity_of_a_search(model_of, pairs, unlabelled, caps
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_the_loss_is_of_cosines_whatever_compares_texts(model_of, unlabelled):
+    """As in training, whose temperature it has."""
+    data = ExamplesConfig(validation=unlabelled)
+    model = load_pretrained(model_of(Embedding("mean")))
+    cosine, _ = evaluate(model, data)
+    embedding = Embedding("mean", similarity="dot")
+    dot, _ = evaluate(dataclasses.replace(model, embedding=embedding), data)
+    assert dot["map"] != cosine["map"] and 0 < cosine["loss"] < 10
+    assert dot["loss"] == pytest.approx(cosine["loss"], rel=1e-5)
+
+
 def test_what_embed_does_not_compute_is_not_scored(model_of, file, refused):
     model = model_of(Embedding(unsupported="pooling by max"))
     bert = bert_jax.load(model)

@@ -83,7 +83,7 @@ def retrieval_among(
     first one.
 
     Args:
-        vectors: of length 1.
+        vectors: those whose dot product is the similarity of two texts.
         ids: the number of each text; equal texts have equal numbers.
         block: similarities that are in memory at once.
     """

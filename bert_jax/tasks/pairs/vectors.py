@@ -125,6 +125,12 @@ class PairVectorsTask(FinetuningTask):
         length = row_length(self.data, self.model)
         return min(length, self.data.embedding.max_tokens or length)
 
+    @property
+    def is_dot(self) -> bool:
+        """Whether texts are compared by the dot product of vectors of any length."""
+        own = self.data.embedding
+        return own.similarity == "dot" and not own.normalize
+
     def _prompts(
         self, examples: Sequence[PairExample], tokenizer: Tokenizer
     ) -> list[Prompt]:
@@ -205,9 +211,7 @@ class PairVectorsTask(FinetuningTask):
 
     def outputs(self, scores: Float[Array, "B C D"]) -> dict[str, jax.Array]:
         """Return the `vectors` [B, C, D], whose dot product is their similarity."""
-        own = self.data.embedding
-        is_dot = own.similarity == "dot" and not own.normalize
-        return {"vectors": scores if is_dot else unit(scores)}
+        return {"vectors": scores if self.is_dot else unit(scores)}
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the `score` of each pair: the similarity of its two texts."""
@@ -326,7 +330,12 @@ class ContrastivePairsTask(PairVectorsTask, ComparedTask):
             return {}
         vectors = np.stack([row["vectors"] for row in outputs.rows])
         ids = outputs.split.tokenized.by_example["text_ids"]
-        return retrieval_among(vectors, ids, self.data.sentence_pairs.temperature)
+        temperature = self.data.sentence_pairs.temperature
+        scores = retrieval_among(vectors, ids, temperature)
+        if self.is_dot:  # the loss is of cosines, as in training
+            units = np.asarray(unit(jnp.asarray(vectors)))
+            scores["loss"] = retrieval_among(units, ids, temperature)["loss"]
+        return scores
 
     def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the rank of the best second text of each different first text."""
