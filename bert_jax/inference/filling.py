@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from bert_jax.inference.arguments import require_text
 from bert_jax.inference.batching import rows_of
 from bert_jax.inference.jsonl import json_line
 from bert_jax.inference.language_model import masked_segments
@@ -42,6 +43,7 @@ def filled_texts(
             if texts or text.strip():
                 try:
                     names = [f"{what} {number}"]
+                    require_text(names[0], text)
                     segments = masked_segments(bert.tokenizer, [text], names)
                     rows_of(bert.model, segments, names)
                     usable.append(text)

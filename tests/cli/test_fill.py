@@ -45,6 +45,13 @@ def test_json_is_json_whatever_the_text_holds(pretrained, capsys):
     assert json.loads(output)["text"] == text and "\x9b" not in output
 
 
+def test_a_text_that_is_not_utf8_is_named(pretrained, capsys):
+    assert main(["fill", "\udcff [MASK]", ONE, "--model", str(pretrained)]) == 2
+    output, error = capsys.readouterr()
+    assert "text 1=" in error and "half of a surrogate pair" in error
+    assert output.splitlines()[0] == ONE and error.count("\n") == 1
+
+
 def test_a_text_without_a_mask_is_named_and_the_others_are_filled(pretrained, capsys):
     texts = "no mask", ONE, "[MASK] " * 40
     assert main(["fill", *texts, "--model", str(pretrained), "--top-k", "1"]) == 2
