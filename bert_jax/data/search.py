@@ -54,7 +54,8 @@ def token_sequences(tokenizer: Tokenizer, text: str) -> list[tuple[int, ...]]:
     texts = dict.fromkeys([*tokenizer.after_space([text]), text])
     sequences = tokenizer.encode_batch(list(texts))
     ids = tokenizer.encode(tokenizer.mask_token + text, mask_token=True).ids.tolist()
-    unmarked = ids[ids.index(tokenizer.mask_id) + 1 :]
+    # Some tokenizer.json know the mask token only with a space after it.
+    unmarked = ids[1:] if ids[:1] == [tokenizer.mask_id] else []
     if unmarked and not tokens_inside_words(tokenizer)[unmarked[0]]:
         sequences.append(unmarked)
     return list(dict.fromkeys(map(tuple, sequences)))

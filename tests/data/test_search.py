@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tokenizers
 
 from bert_jax.config import VocabularyConfig
 from bert_jax.data.records import Rows
@@ -14,7 +15,7 @@ from bert_jax.data.search import (
 )
 from bert_jax.data.shards import row_dtype
 from bert_jax.data.vocabulary import train_vocabulary
-from bert_jax.tokenization import Tokenizer
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
 
 WORDS = np.zeros(100, bool)
 """Of a vocabulary in which no token continues a word."""
@@ -115,3 +116,16 @@ def test_words_of_text_without_spaces_are_found_within_it(tmp_path):
     table, ids = tokens_inside_words(tokenizer), token_sequences(tokenizer, "猫")
     (matches,) = find_any(rows_of(rows), ids, table, (tokenizer.pad_id,))
     assert matches.rows.tolist() == [0, 1] and matches.starts.tolist() == [4, 0]
+
+
+def test_a_tokenizer_that_knows_its_mask_as_a_whole_word_alone():
+    marks = [tokenizers.AddedToken(name, single_word=True) for name in SPECIAL_TOKENS]
+    library = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
+    library.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    trainer = tokenizers.trainers.WordPieceTrainer(special_tokens=marks)
+    library.train_from_iterator(["the cat"], trainer)
+    roles = {name: name for name in SPECIAL_TOKENS}
+    config = {"kind": "huggingface", "cased": True, "special_tokens": roles}
+    tokenizer = Tokenizer(config, library.to_str().encode())
+    (ids,) = token_sequences(tokenizer, "cat")
+    assert tokenizer.tokens(ids) == ["cat"]
