@@ -62,8 +62,7 @@ _SHARD = re.compile(r"(train|validation)-\d+-of-\d+\.npy")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TOKENIZER = "tokenizer_config.json"  # beside it, vocab.txt is no prose
 _OF_TOKENIZERS = re.compile(r"(vocab|merges|tokenizer|special_tokens|added_tokens).*")
-_UNREADABLE = "directories that cannot be read"
-_MAX_KINDS = 16
+_MAX_KINDS, _UNREADABLE = 16, "directories that cannot be read"
 _COPIES = "copies of text in unfinished datasets"
 
 
@@ -240,12 +239,11 @@ def _kind_of_directory(folder: str, names: Sequence[str]) -> str:
 def _kind_of_written(path: str) -> str:
     """Return what a file is that `vocab` or `prepare` wrote, or ""."""
     directory, name = os.path.split(os.path.abspath(path))
-    is_beside = os.path.exists(os.path.join(directory, _TOKENIZER))
-    if is_beside and _OF_TOKENIZERS.fullmatch(name):
+    beside = os.path.join(directory, _TOKENIZER)
+    if _OF_TOKENIZERS.fullmatch(name) and os.path.exists(beside):
         return "files of tokenizers"
-    lock = os.path.join(os.path.dirname(directory), LOCK)
     is_copy = directory.endswith(os.path.join(os.sep, UNFINISHED, "text"))
-    return _COPIES if is_copy and os.path.exists(lock) else ""
+    return _COPIES if is_copy and os.path.exists(f"{directory}/../{LOCK}") else ""
 
 
 def _with_names(sources: list[Source]) -> list[Source]:
