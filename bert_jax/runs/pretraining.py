@@ -222,26 +222,24 @@ def resolve_run(
         # Devices that are named need not be present: a batch is then that of all hosts.
         host = (0, 1) if devices else host_shard(mesh, jax.process_index())
         task = PretrainingTask(config, dataset, host[0], host[1], teacher)
-    # Steps are measured by all processes together.
-    check_same_options(to_dict(config) | {"hours": hours})
+    check_same_options(to_dict(config) | {"hours": hours})  # before they measure steps
     if hours is not None:
         trial = Run(task=task, config=config, mesh=mesh, resume=resume)
         config = config_for_hours(trial, hours, len(dataset.validation))
         task = dataclasses.replace(task, config=config)
     with raise_on_all_processes():
-        changed = check_workdir(workdir.path, config, resume, workdir.extend)
+        run = Run(
+            task=task,
+            config=config,
+            mesh=mesh,
+            workdir=workdir.path,
+            tokenizer=dataset.tokenizer,
+            source=source,
+            resume=resume,
+            check_lock=workdir.check_lock,
+            changed=check_workdir(workdir.path, config, resume, workdir.extend),
+        )
         note = check_source(config, source, task.init_params)
-    run = Run(
-        task=task,
-        config=config,
-        mesh=mesh,
-        workdir=workdir.path,
-        tokenizer=dataset.tokenizer,
-        source=source,
-        resume=resume,
-        check_lock=workdir.check_lock,
-        changed=changed,
-    )
     return run, note
 
 
