@@ -413,9 +413,7 @@ def test_a_runs_configuration_starts_another(classes, capsys):
     assert other["data"]["fingerprint"] == "" and other["model"]["labels"] == []
 
 
-def test_a_sweep_keeps_the_steps_of_a_configuration_that_is_no_record(
-    tmp_path, capsys
-):
+def test_a_sweep_keeps_the_steps_of_a_configuration_that_is_no_record(tmp_path, capsys):
     path = tmp_path / "own.json"
     path.write_text('{"task": "text-classification", "num_steps": 100}')
     swept = ok(capsys, "finetune", str(path), "--sweep", "--print-config")
