@@ -61,7 +61,7 @@ _NO_TEXT = "readme license licence copying changelog makefile".split()
 _SHARD = re.compile(r"(train|validation)-\d+-of-\d+\.npy")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _TOKENIZER = "tokenizer_config.json"  # beside it, vocab.txt is no prose
-_OF_TOKENIZERS = re.compile(r"(vocab|merges|tokenizer|special_tokens|added_tokens).*")
+_OF_TOKENIZERS = re.compile(r"(vocab|merges|tokenizer\w*|\w+_tokens\w*)\.\w+")
 _MAX_KINDS, _UNREADABLE = 16, "directories that cannot be read"
 _COPIES = "copies of text in unfinished datasets"
 

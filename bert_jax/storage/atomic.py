@@ -25,7 +25,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
     return "://" in os.fspath(path)
 
 
-def local_output(output: str | os.PathLike[str]) -> epath.Path:
+def local_output(output: str | os.PathLike[str], option: str = "output") -> epath.Path:
     """Return the path of an output that is renamed when it is complete.
 
     Raises:
@@ -35,7 +35,7 @@ def local_output(output: str | os.PathLike[str]) -> epath.Path:
     name = os.fspath(output)
     if is_address(name):
         raise ValueError(
-            f"output={name} is not a local directory; name one, and copy it to the "
+            f"{option}={name} is not a local directory; name one, and copy it to the "
             "bucket when it is complete."
         )
     return epath.Path(name)

@@ -114,7 +114,7 @@ def demo(
     Raises:
         ValueError, OSError: `workdir` cannot be made or written to.
     """
-    require_writable(local_output(workdir))
+    require_writable(local_output(workdir, "workdir"))
     root, start = Path(workdir), time.monotonic()
     corpus, vocabulary = root / "corpus", root / "vocabulary"
     text = (str(corpus / "*.txt"),)
