@@ -13,8 +13,7 @@ LOWEST_TESTS := $(addprefix tests/,config metrics masking model/test_model.py \
 	inference/test_predictor.py inference/test_prediction_files.py \
 	formats/test_families.py formats/test_embedding.py apps/convert/test_export.py \
 	apps/convert/test_onnx.py test_serving.py training/test_loggers.py apps/experiments)
-# Three processes on two cores: some tests wait, for a launcher, a signal or a disk.
-PYTEST := $(BIN)/python -m pytest -n 3 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 DEFAULT := not slow and not gpu and not reliability
 PRECISE := $(shell grep -rl --include='test_*.py' 'mark\.precise' tests)
 # Two public settings: small programs that run a few times need not be fast.
