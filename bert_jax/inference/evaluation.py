@@ -81,6 +81,7 @@ def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     if model.config.head != PairVectorsTask.head:
         return data
     embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)
+    embedding.computed_similarity()  # else refused, before anything is read
     return dataclasses.replace(data, embedding=embedding)
 
 

@@ -285,3 +285,9 @@ def test_evaluate_says_how_many_texts_are_not_compared_with_themselves(
     output, error = capsys.readouterr()
     assert "since they belong to other texts: 2 of 3 first texts" in error
     assert json.loads(output.splitlines()[0])["recall@100"] == 1.0
+
+
+def test_another_similarity_is_not_taken_for_the_cosine(model_of, unlabelled):
+    model = model_of(Embedding("mean", similarity="euclidean"))
+    with pytest.raises(ValueError, match="require similarity=euclidean, and only cosi"):
+        evaluate(load_pretrained(model), ExamplesConfig(validation=unlabelled))
