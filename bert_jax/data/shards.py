@@ -16,8 +16,8 @@ import numpy as np
 from etils import epath
 from jaxtyping import Shaped
 
-from bert_jax.storage.files import JsonObject, file_size, is_regular_file
-from bert_jax.storage.manifest import DamagedError, escapes
+from bert_jax.storage.files import JsonObject
+from bert_jax.storage.manifest import DamagedError, escapes, file_problem
 from bert_jax.terminal.messages import warn
 
 _RESERVED = 256
@@ -115,7 +115,10 @@ def open_shards(
     shards: list[np.ndarray | UnmappedShard] = []
     for number, entry in enumerate(entries):
         path, rows = root / entry["path"], entry["rows"]
-        _check_file(root, path, entry["size"])
+        if problem := file_problem(root, entry):
+            is_elsewhere = path.exists() and escapes(root, path)
+            remedy = "copy the file" if is_elsewhere else "prepare the dataset again"
+            raise DamagedError(f"{problem}; {remedy}.")
         offset = _read_header(path, dtype, rows)
         if offset + rows * dtype.itemsize != entry["size"]:
             problem = f"has {entry['size']} bytes, which do not fit its {rows} rows"
@@ -133,17 +136,6 @@ def open_shards(
 
 def _damaged(path: epath.Path, problem: str) -> DamagedError:
     return DamagedError(f"{path} {problem}; prepare the dataset again.")
-
-
-def _check_file(root: epath.Path, path: epath.Path, size: int) -> None:
-    if not path.exists():
-        raise _damaged(path, "is missing")
-    if escapes(root, path):
-        raise DamagedError(f"{path} is a link to outside of {root}; copy the file.")
-    if not is_regular_file(path):
-        raise _damaged(path, "is not a regular file")
-    if (length := file_size(path)) != size:
-        raise _damaged(path, f"has {length} bytes instead of {size}")
 
 
 def _read_header(path: epath.Path, dtype: np.dtype[np.void], rows: int) -> int:

@@ -110,26 +110,32 @@ def verify_files(root: epath.Path, entries: Iterable[JsonObject]) -> None:
     """
     entries = check_entries(root, list(entries))
 
-    def find_problem(entry: JsonObject) -> str | None:
+    def find_problem(entry: JsonObject) -> str:
+        if problem := file_problem(root, entry):
+            return problem
         path = root / entry["path"]
-        if not path.exists():
-            return f"{path} is missing"
-        if escapes(root, path):
-            return f"{path} is a link to outside of {root}"
-        if not is_regular_file(path):
-            return f"{path} is not a regular file"
-        if (size := file_size(path)) != entry["size"]:
-            return f"{path} has {size} bytes instead of {entry['size']}"
-        if sha256_of(path) != entry["sha256"]:
-            return f"{path} has another sha256 than its manifest says"
-        return None
+        is_same = sha256_of(path) == entry["sha256"]
+        return "" if is_same else f"{path} has another sha256 than its manifest says"
 
     with ThreadPoolExecutor() as threads:
-        problems = [p for p in threads.map(find_problem, entries) if p]
+        problems = list(filter(None, threads.map(find_problem, entries)))
     if problems:
         raise DamagedError(
             "; ".join(problems) + f". Restore {root} from a copy, or make it again."
         )
+
+
+def file_problem(root: epath.Path, entry: JsonObject) -> str:
+    """Return why a file cannot be that of its entry, without reading it, or ""."""
+    path, size = root / entry["path"], entry["size"]
+    if not path.exists():
+        return f"{path} is missing"
+    if escapes(root, path):
+        return f"{path} is a link to outside of {root}"
+    if not is_regular_file(path):
+        return f"{path} is not a regular file"
+    length = file_size(path)
+    return "" if length == size else f"{path} has {length} bytes instead of {size}"
 
 
 def escapes(root: epath.Path, path: epath.Path) -> bool:
