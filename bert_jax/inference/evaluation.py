@@ -64,10 +64,10 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
     return default_examples_config(own), ""
 
 
-def with_embedding(data: ExamplesConfig, model: Model) -> ExamplesConfig:
-    """Return the settings with how a model of sentence pairs makes vectors.
+def settings_for(data: ExamplesConfig, model: Model) -> ExamplesConfig:
+    """Return the settings with what the model decides of them.
 
-    Labels of a model with several classes for a text may be several.
+    These are how sentence pairs become vectors, and whether a text has several labels.
 
     Raises:
         ValueError: rows are longer than the model takes, or its files require what this
@@ -256,7 +256,7 @@ def model_evaluation(
 ) -> ModelEvaluation:
     """Return what a model predicts for a file; args and errors are of `evaluate`."""
     model, where = _opened(checkpoint)
-    data = with_embedding(_data_to_score(data, model), model)
+    data = settings_for(_data_to_score(data, model), model)
     name = task_name_of(model.config, data)
     task = finetuning_task(name, data, model.config)
     try:

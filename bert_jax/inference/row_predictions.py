@@ -13,7 +13,7 @@ from typing import Any
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require_batch_size
 from bert_jax.inference.batching import Unread, example_outputs
-from bert_jax.inference.evaluation import with_embedding
+from bert_jax.inference.evaluation import settings_for
 from bert_jax.inference.thresholds import (
     apply_threshold,
     most_probable,
@@ -84,7 +84,7 @@ class RowPredictor:
         require_batch_size(request.batch_size)
         self.request = request
         self.model = load_pretrained(request.checkpoint).placed()
-        data = with_embedding(request.data, self.model)
+        data = settings_for(request.data, self.model)
         name = task_name_of(self.model.config, data)
         self.task = finetuning_task(name, data, self.model.config)
         if self.model.imported and data.null_threshold:
