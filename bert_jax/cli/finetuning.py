@@ -61,6 +61,11 @@ def read_finetune(
         config = dataclasses.replace(config, num_steps=0)
     default = options_class(config=with_named_rate(config, arguments))
     options = parse(options_class, arguments, f"{verb} {name}", default)
+    if not name.endswith((".py", ".json")) and options.config.task != config.task:
+        raise UsageError(
+            f"{name} is a {config.task}, and --task={options.config.task} another "
+            "task; name one of them, as the first word."
+        )
     require_used(options, arguments, verb, options.config.task)
     data = options.config.data
     if data.glue and (data.text_columns or data.label_column != "label"):

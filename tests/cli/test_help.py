@@ -115,6 +115,7 @@ def test_the_table_names_fields_and_tasks():
         ),
         ("sentence-pairs --data.path x", "name the file by --data.train."),
         ("text-regression --model.pooling mean --class-weights none", "class_weights="),
+        ("mrpc --task text-regression", "mrpc is a text-classification, and --task="),
     ],
 )
 def test_an_option_that_the_task_does_not_read_is_refused(words, says, capsys):
