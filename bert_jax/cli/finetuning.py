@@ -18,7 +18,7 @@ from bert_jax.cli.start import (
     start,
     with_named_share,
 )
-from bert_jax.config import FinetuneConfig
+from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config
 from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
@@ -26,6 +26,8 @@ from bert_jax.terminal.messages import UsageError, say
 
 default_config = finetuning_config
 _SWEPT = ("--optimizer.peak-learning-rate", "--batch-size", "--num-epochs")
+_COUNTING = {"--batch-size", "--data.train", "--data.path"}
+"""Options with which the same number of epochs has another number of steps."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,16 +69,40 @@ def read_finetune(
             "task; name one of them, as the first word."
         )
     require_used(options, arguments, verb, options.config.task)
-    data = options.config.data
-    if data.glue and (data.text_columns or data.label_column != "label"):
+    _require_no_columns(options.config.data)
+    if not options.print_config:
+        _say_effects(options, names, name if is_record else "")
+    return options
+
+
+def _require_no_columns(data: ExamplesConfig) -> None:
+    columns = (data.text_columns, data.label_column, data.delimiter)
+    if data.glue and columns != ((), "label", ""):
         raise UsageError(
             f"{data.glue} is read from GLUE's own files, whose columns are known; "
-            "leave --text-column and --label-column out, or name text-classification "
-            "for a table of your own."
+            "leave --text-column, --label-column and --delimiter out, or name "
+            "text-classification for a table of your own."
         )
+
+
+def _say_effects(options: FinetuneOptions, names: set[str], record: str) -> None:
+    """Print which of the named options have no effect, or not the usual one.
+
+    Args:
+        record: the config.json of the run whose settings are the defaults; "": none.
+    """
+    data = options.config.data
+    scored = data.validation or data.path
+    if scored and "--data.validation-fraction" in names:
+        say(f"--data.validation-fraction has no effect: {scored} is scored on.")
     if options.sweep and (given := [o for o in _SWEPT if o in names]):
         say(f"--sweep tries values of its own in place of {', '.join(given)}.")
-    return options
+    is_kept = options.config.num_steps and "--num-steps" not in names
+    if record and is_kept and names & _COUNTING:
+        say(
+            f"num_steps={options.config.num_steps} is that of {record}; --num-epochs "
+            "counts the steps of other examples or another batch size."
+        )
 
 
 def with_named_rate(config: FinetuneConfig, arguments: Sequence[str]) -> FinetuneConfig:

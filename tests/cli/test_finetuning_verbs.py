@@ -15,7 +15,7 @@ from run_helpers import answered_at_once
 from small_world import OBJECTS, SUBJECTS, VERBS
 
 import bert_jax
-from bert_jax.cli.finetuning import default_config
+from bert_jax.cli.finetuning import FinetuneOptions, default_config, read_finetune
 from bert_jax.cli.inference import with_other_files
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
@@ -395,6 +395,19 @@ def test_a_dry_run_of_fine_tuning(encoder_checkpoint, tmp_path, capsys):
         assert line in out
     assert re.search(r"time: \S+ s a step of the longest rows, the median of", out)
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "is_said"),
+    [("--batch-size 4", True), ("--batch-size 4 --num-steps 3", False), ("", False)],
+)
+def test_steps_of_a_record_are_said_beside_another_batch_size(
+    words, is_said, classes, caplog
+):
+    record = str(classes / "config.json")
+    read_finetune(FinetuneOptions, [record, *words.split()], "finetune")
+    line = f"num_steps=2 is that of {record}; --num-epochs counts"
+    assert (line in caplog.text) == is_said
 
 
 def test_a_runs_configuration_starts_another(classes, capsys):

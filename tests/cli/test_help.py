@@ -6,6 +6,7 @@ import shlex
 import pytest
 
 from bert_jax.cli.command import parse
+from bert_jax.cli.finetuning import FinetuneOptions, read_finetune
 from bert_jax.cli.help import HELPS, TASKS
 from bert_jax.cli.main import main
 from bert_jax.cli.names import options_of
@@ -116,6 +117,7 @@ def test_the_table_names_fields_and_tasks():
         ("sentence-pairs --data.path x", "name the file by --data.train."),
         ("text-regression --model.pooling mean --class-weights none", "class_weights="),
         ("mrpc --task text-regression", "mrpc is a text-classification, and --task="),
+        ("mrpc --delimiter ;", "mrpc is read from GLUE's own files, whose columns"),
     ],
 )
 def test_an_option_that_the_task_does_not_read_is_refused(words, says, capsys):
@@ -123,6 +125,13 @@ def test_an_option_that_the_task_does_not_read_is_refused(words, says, capsys):
     assert main(["finetune", *words.split(), "--print-config"]) == 2
     error = capsys.readouterr().err
     assert says in error.splitlines()[-1]
+
+
+def test_a_fraction_beside_a_validation_file_is_said_to_have_no_effect(caplog):
+    words = "text-regression --data.train a.csv --data.validation-fraction 0.2"
+    for files, is_said in ([], False), (["--data.validation", "b.csv"], True):
+        read_finetune(FinetuneOptions, [*words.split(), *files], "finetune")
+        assert ("has no effect: b.csv is scored on." in caplog.text) == is_said
 
 
 @pytest.mark.parametrize("name", ["squad-v2", "conll2003"])
