@@ -122,9 +122,10 @@ class RowPredictor:
                 what is copied of them does not fit into one table.
         """
         errors, parse = RowErrors(source), self._parser()
-        entries = (errors.parse(row, parse) for row in self._rows(source))
-        require_one_table((entry[0] for entry in entries if entry is not None), kind)
-        errors.settle(self.request.skip_damaged, NULL, SKIP_DAMAGED)
+        skip = self.request.skip_damaged
+        entries = (self._entry(row, errors, parse) for row in self._rows(source))
+        require_one_table((e[0] for e in entries if skip or e[1] is not None), kind)
+        errors.settle(skip, NULL, SKIP_DAMAGED)
         return errors.num_rows
 
     def predict(self, source: str, errors: RowErrors) -> Iterator[list[JsonObject]]:
@@ -145,7 +146,11 @@ class RowPredictor:
         unread = Unread(self.task, self.model.tokenizer)
         rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
         for chunk in chunks(source, rows, _CHUNK_ROWS):
-            entries += [self._entry_or_nothing(row, errors, parse) for row in chunk]
+            entries += [self._entry(row, errors, parse) for row in chunk]
+            if errors.first and not self.request.skip_damaged:
+                is_named = "--" in errors.first or "`bert-jax" in errors.first
+                hint = "" if is_named else f" {SKIP_DAMAGED} leaves such rows out."
+                raise ValueError(errors.first + hint)
             examples = [example for _, example in entries if example is not None]
             predictions = iter(self._predictions(examples, unread))
             if nothing is None:
@@ -204,18 +209,15 @@ class RowPredictor:
 
         return parse
 
-    def _entry_or_nothing(
+    def _entry(
         self,
         row: TableRow,
         errors: RowErrors,
         parse: Callable[[TableRow], tuple[JsonObject, Example]],
     ) -> tuple[JsonObject, Example | None]:
+        """Return the copied columns of a row, and its example; None: it is damaged."""
         if (entry := errors.parse(row, parse)) is not None:
             return entry
-        if not self.request.skip_damaged:
-            is_named = "--" in errors.first or "`bert-jax" in errors.first
-            hint = "" if is_named else f" {SKIP_DAMAGED} leaves such rows out."
-            raise ValueError(errors.first + hint)
         copied: JsonObject = dict.fromkeys(_names(row, self.request.columns))
         for name in copied:
             with contextlib.suppress(ValueError):

@@ -179,14 +179,16 @@ def test_an_error_on_the_way_leaves_no_file(model, tmp_path, refused):
     assert list(tmp_path.iterdir()) == [bad]
 
 
+@pytest.mark.parametrize("last", ["The judge reads.", None])
 def test_a_column_of_several_types_is_refused_before_rows_are_computed(
-    model, tmp_path, refused, caplog
+    last, model, tmp_path, refused, caplog
 ):
     source = tmp_path / "a.jsonl"
-    ids = [*range(1100), "x"]
-    rows = ({"id": i, "review": "The judge reads."} for i in ids)
+    rows = [{"id": i, "review": "The judge reads."} for i in range(1100)]
+    rows.append({"id": "x", "review": last})
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     where = ["predict", "--model", str(model), "--input", str(source)]
+    where += ["--skip-damaged"] * (last is None)
     for output in (["a.parquet"], ["corpus", "--format", "parquet"]):
         place = [str(tmp_path / output[0]), *output[1:]]
         assert "of several types (" in refused(*where, "--output", *place)
