@@ -21,7 +21,7 @@ from bert_jax.tables.rows import TableRow, missing_column_message
 
 TAG_FIELDS = ("tags", "ner_tags")
 DOCSTART = "-DOCSTART-"
-"""A line that begins with it separates documents; it holds no word."""
+"""A line that begins with it, or a row of it, separates documents; it is no word."""
 
 _BLANKS = " \t\r"
 _GAP = re.compile("[ \t]+")
@@ -300,7 +300,8 @@ def _read_rows(
         sentence = sentence_from_row(row, fields, names)
         return dataclasses.replace(sentence, path=path, line=number)
 
-    sentences = parse_rows(path, table_rows(path), parse, skip_damaged)
+    parsed = parse_rows(path, table_rows(path), parse, skip_damaged)
+    sentences = [one for one in parsed if one.words != (DOCSTART,)]
     for sentence in sentences:
         if (sentence.tags is None) != (sentences[0].tags is None):
             content = "no tags" if sentence.tags is None else "tags"
