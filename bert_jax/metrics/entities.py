@@ -12,12 +12,13 @@ from typing import Literal, NamedTuple
 
 from bert_jax.metrics.match_counts import MatchCounts
 
-Scheme = Literal["IOB1", "IOB2", "IOBES"]
+Scheme = Literal["IO", "IOB1", "IOB2", "IOBES"]
 """How entities are written as tags (Tjong Kim Sang & Veenstra 1999). IOB2 begins each
-entity with B, IOB1 only one right after another of its type. IOBES begins each with B
-and ends it with E; an entity of a single word is S."""
+entity with B, IOB1 only one right after another of its type, and IO none. IOBES begins
+each with B and ends it with E; an entity of a single word is S."""
 
 SCHEMES: tuple[Scheme, ...] = ("IOB2", "IOB1", "IOBES")
+"""Those of files; one in IO is as well in IOB1."""
 
 _PREFIXES = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
 _MARKED = re.compile("[BIESLU]-.*", re.IGNORECASE | re.DOTALL)
@@ -79,7 +80,7 @@ def write_tags(entities: Sequence[Entity], num_words: int, scheme: Scheme) -> li
         if scheme == "IOBES":
             tags[last] = f"E-{entity.type}"
             tags[entity.start] = f"{'S' if entity.start == last else 'B'}-{entity.type}"
-        elif scheme == "IOB2" or adjacent:
+        elif scheme == "IOB2" or (scheme == "IOB1" and adjacent):
             tags[entity.start] = f"B-{entity.type}"
         previous = entity
     return tags

@@ -377,6 +377,22 @@ def tagged(drawn, scheme):
     return Sentence(words, tuple(write_tags(found, len(words), scheme)), scheme)
 
 
+def test_a_model_in_io_is_scored_by_files_in_other_schemes():
+    """Two entities of one type that touch are one: IO cannot tell them apart."""
+    labels, words = ("O", "I-A"), ("In", "New", "York")
+    tags = {"IOB2": ("O", "B-A", "I-A"), "IOB1": ("O", "I-A", "I-A")}
+    examples = [Sentence(words, own, scheme) for scheme, own in tags.items()]
+    examples.append(Sentence(words, ("O", "B-A", "B-A"), "IOB2"))
+    task(labels).check(examples)
+    tokenized = tokenize(examples, labels)
+    values = predict(examples, tokenized, ideal_outputs(tokenized), labels)
+    assert [value["tags"] for value in values] == [["O", "I-A", "I-A"]] * 3
+    scores = task(labels).official_scores(Predictions(examples[:2], values[:2]))
+    assert scores["f1"] == scores["accuracy"] == 1
+    scores = task(labels).official_scores(Predictions(examples, values))
+    assert scores["precision"] == 2 / 3 and scores["recall"] == 1 / 2
+
+
 @given(
     SENTENCES,
     st.sampled_from(SCHEMES),

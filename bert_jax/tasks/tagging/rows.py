@@ -47,12 +47,14 @@ def sentence_from_text(text: str) -> Sentence:
 def learned_scheme(model: BertConfig) -> Scheme | None:
     """Return the scheme of a model's labels, never IOB1; None if they are plain labels.
 
-    `TokenClassificationTask.labels` converts IOB1 to IOB2.
+    `TokenClassificationTask.labels` converts IOB1 to IOB2; imported models may be IO.
     """
     if not are_entity_tags(model.labels):
         return None
-    ends = any(label.startswith(("E-", "S-")) for label in model.labels)
-    return "IOBES" if ends else "IOB2"
+    if any(label.startswith(("E-", "S-")) for label in model.labels):
+        return "IOBES"
+    prefixes = {label[:2].upper() for label in model.labels if label[1:2] == "-"}
+    return "IO" if prefixes == {"I-"} else "IOB2"
 
 
 def tokenize(
