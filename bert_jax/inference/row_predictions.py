@@ -24,7 +24,7 @@ from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.lines import STDIN, chunks, display_name, suffix_of
-from bert_jax.tables.read import is_table, source_rows
+from bert_jax.tables.read import is_table
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tables.write import require_one_table
 from bert_jax.tasks.answers.spans import require_null_answers
@@ -95,9 +95,7 @@ class RowPredictor:
         require_top_k(self.model.config, request.top_k)
 
     def _rows(self, source: str, **options: Any) -> Iterator[TableRow]:
-        data = self.request.data
-        column = data.text_columns[0] if data.text_columns else "text"
-        rows = source_rows(source, column, data.delimiter, **options)
+        rows, column = self.task.rows(source, **options), self.task.text_column
         if self.task.name != "token-classification" or is_table(source):
             return rows
         # Of standard input, a line is answered before the next one comes.

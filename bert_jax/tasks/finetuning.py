@@ -5,7 +5,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ from bert_jax.model.bert import init_params
 from bert_jax.model.distillation import score_divergence
 from bert_jax.model.flops import finetuning_flops
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
+from bert_jax.tables.read import source_rows
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.class_names import similar_label_warnings
 from bert_jax.tasks.distillation import DISTILLATION_LOSS, TEACHER, Teacher
@@ -238,6 +239,15 @@ class FinetuningTask(Task):
     @abc.abstractmethod
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the name and the first score of a rule that needs no model."""
+
+    def rows(self, source: str, **options: Any) -> Iterator[TableRow]:
+        """Return the rows of a file to predict, by default those of `source_rows`."""
+        return source_rows(source, self.text_column, self.data.delimiter, **options)
+
+    @property
+    def text_column(self) -> str:
+        """The name of the column that a line of text is."""
+        return self.data.text_columns[0] if self.data.text_columns else "text"
 
     @abc.abstractmethod
     def example_without_label(self, row: TableRow) -> Example:

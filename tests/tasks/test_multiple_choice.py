@@ -1,5 +1,6 @@
 """Multiple choice: files → rows, scores → choices."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -89,6 +90,18 @@ def test_codah(tmp_path):
     assert first.context == 'I "ate. I' and first.question == ""
     assert first.choices == ("a", "b", "c", "d") and first.label == 3
     assert second.label is None and second.where.endswith("a.tsv, line 2")
+
+
+def test_rows_to_predict_are_those_to_learn(tmp_path):
+    swag = "sent1\tsent2\tending0\tending1\tlabel\nx\ty\ta\tb\t1\n"
+    codah = "o\tx\ta\tb\tc\td\t3\n"
+    headed = f"category\tquestion\ta0\ta1\ta2\ta3\tlabel\n{codah}"
+    for text, number in (codah, 4), (headed, 4), (swag, 2):
+        (example,) = read(tmp_path, text, "a.tsv")
+        assert example.context == "x" and len(example.choices) == number
+        (row,) = task().rows(str(tmp_path / "a.tsv"))
+        unlabelled = dataclasses.replace(example, label=None)
+        assert task().example_without_label(row) == unlabelled
 
 
 def test_lines_of_json(tmp_path):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
+from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.lines import require_file, suffix_of
 from bert_jax.tables.read import tab_separated, table_rows
@@ -48,11 +49,11 @@ class ChoiceExample:
 def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     """Return the examples of a file, or of a split of `config.path`.
 
-    A .csv file has SWAG's columns: `sent1` is the context, `sent2` the start of a
-    sentence, and `ending0`, `ending1`… the ends to choose from; the last ones may be
-    empty, if the row has fewer. A .tsv file is CODAH's, without a header: category,
-    question, four answers, index of the right one. A .jsonl file has `context`,
-    `choices` and optionally `question`. Labels count from 0.
+    A .csv or .tsv file has SWAG's columns: `sent1` is the context, `sent2` the start of
+    a sentence, and `ending0`, `ending1`… the ends to choose from; the last ones may be
+    empty, if the row has fewer. Another .tsv file is CODAH's, without a header:
+    category, question, four answers, index of the right one. A .jsonl file has
+    `context`, `choices` and optionally `question`. Labels count from 0.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -60,13 +61,13 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     """
     path = split_file(name, config.path, PUBLISHED)
     column = config.label_columns[0]
-    if suffix_of(path) == ".tsv":
-        rows, parse = list(_codah_rows(path)), _choice_from_codah
+    if is_codah(path):
+        rows = list(codah_rows(path, column))
     else:
         rows = list(table_rows(path, config.delimiter))
-        readable = next((row for row in rows if not row.problem), rows[0])
-        is_swag = suffix_of(path) == ".csv" or "sent1" in readable.values
-        parse = choice_from_swag if is_swag else choice_from_row
+    readable = next((row.values for row in rows if not row.problem), {})
+    is_swag = suffix_of(path) == ".csv" or "sent1" in readable
+    parse = choice_from_swag if is_swag else choice_from_row
     examples = parse_rows(
         path, rows, lambda row: parse(row, column), config.skip_damaged
     )
@@ -75,19 +76,41 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     return examples
 
 
-def _codah_rows(path: str) -> Iterator[TableRow]:
+def is_codah(path: str) -> bool:
+    """Return whether a file is CODAH's: a .tsv without a header of SWAG's columns.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    if suffix_of(path) != ".tsv":
+        return False
     require_file(path, "name a .csv, .tsv or .jsonl.")
+    _, fields = next(tab_separated(Path(path)), (1, []))
+    return "sent1" not in fields
+
+
+def codah_rows(path: str, label_column: str = "label") -> Iterator[TableRow]:
+    """Yield the rows of a file of CODAH's with the fields of `choice_from_row`.
+
+    A first line that ends in the name of the label column is a header.
+    """
     for line_number, fields in tab_separated(Path(path)):
         where = f"{path}, line {line_number}"
-        problem = f"{where} has {len(fields)} fields; it must have 7: {_CODAH_FIELDS}."
-        row = TableRow({f"{i}": field for i, field in enumerate(fields)}, where)
-        yield row if len(fields) == 7 else TableRow({}, where, problem)
+        try:
+            row = TableRow(_codah_values(fields, label_column, where), where)
+        except ValueError as error:
+            row = TableRow({}, where, str(error))
+        if line_number > 1 or fields[-1] != label_column:
+            yield row
 
 
-def _choice_from_codah(row: TableRow, label_column: str) -> ChoiceExample:
-    del label_column  # the columns have no names
-    _, context, *choices, label = row.values.values()
-    return _example(TableRow({}, row.where), context, choices, label)
+def _codah_values(fields: Sequence[str], label_column: str, where: str) -> JsonObject:
+    if len(fields) != 7:
+        rule = f"{len(fields)} fields; it must have 7: {_CODAH_FIELDS}."
+        raise ValueError(f"{where} has {rule}")
+    category, context, *choices, label = fields
+    texts = {"category": category, "context": context, "choices": choices}
+    return {label_column: _label_index(label, where) if label else None} | texts
 
 
 def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
@@ -120,8 +143,9 @@ def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
     Raises:
         ValueError: a field is missing, or has the wrong type.
     """
-    if "choices" not in row.values:
-        raise ValueError(missing_column_message(row.where, "choices", row.values))
+    for name in ("choices", "context"):
+        if name not in row.values:
+            raise ValueError(missing_column_message(row.where, name, row.values))
     choices = row.values["choices"]
     if not isinstance(choices, list) or len(choices) < 2:
         raise ValueError(
@@ -129,7 +153,7 @@ def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
             "texts."
         )
     question, label = _optional_text(row, "question"), row.values.get(label_column)
-    return _example(row, text_of(row, "context"), choices, label, question)
+    return _example(row, row.values["context"], choices, label, question)
 
 
 def _optional_text(row: TableRow, column: str) -> str:
@@ -137,7 +161,7 @@ def _optional_text(row: TableRow, column: str) -> str:
 
 
 def _example(
-    row: TableRow, context: str, choices: Sequence[Any], label: Any, question: str = ""
+    row: TableRow, context: Any, choices: Sequence[Any], label: Any, question: str = ""
 ) -> ChoiceExample:
     for i, text in enumerate([context, *choices]):
         if not isinstance(text, str) or not text.strip() or HALF_CHARACTER.search(text):

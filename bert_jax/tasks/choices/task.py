@@ -2,9 +2,9 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import jax
 import numpy as np
@@ -18,6 +18,8 @@ from bert_jax.tasks.choices.examples import (
     ChoiceExample,
     choice_from_row,
     choice_from_swag,
+    codah_rows,
+    is_codah,
     read,
 )
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -156,6 +158,11 @@ class MultipleChoiceTask(FinetuningTask):
             if accuracy > chance:
                 return f"majority position ({position})", accuracy
         return "chance", chance
+
+    def rows(self, source: str, **options: Any) -> Iterator[TableRow]:
+        if is_codah(source):
+            return codah_rows(source, self.data.label_columns[0])
+        return super().rows(source, **options)
 
     def example_without_label(self, row: TableRow) -> ChoiceExample:
         if "sent1" in row.values:

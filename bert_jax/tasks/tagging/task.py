@@ -89,8 +89,7 @@ class TokenClassificationTask(FinetuningTask):
         """
         if "tokens" in row.values:
             return sentence_from_row(row)
-        column = self.data.text_columns[0] if self.data.text_columns else "text"
-        return sentence_from_text(text_of(row, column))
+        return sentence_from_text(text_of(row, self.text_column))
 
     def labels(self, examples: Sequence[Sentence]) -> tuple[str, ...]:
         """Return `O`, then the other tags of training, sorted; or `data.labels`.
