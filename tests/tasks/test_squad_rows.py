@@ -174,6 +174,10 @@ def test_rows_too_short_for_the_stride():
     too_long = "must be at most -3, .* pass --data.max-query-length 4 or less"
     with pytest.raises(ValueError, match=too_long):
         rows_of([ask()], max_length=8)
+    assert len(rows_of([ask()], max_length=8, max_query_length=4, document_stride=1))
+    both = "query-length 16 or less and --data.document-stride 6.$"
+    with pytest.raises(ValueError, match=both):
+        rows_of([ask()], max_length=32, max_query_length=30, document_stride=20)
     with pytest.raises(ValueError, match=message):
         rows_of([ask()], max_length=27, document_stride=17)
     assert len(rows_of([ask()], max_length=28, document_stride=17))

@@ -103,13 +103,17 @@ def _check_lengths(config: ExamplesConfig, max_length: int, num_special: int) ->
     query, stride = config.max_query_length, config.document_stride
     room = max_length - query - num_special
     if stride > room:
-        advice = f"pass --data.document-stride {max(1, room // 2)}"
+        left, remedies = room, list[str]()
         if room < 1:
-            advice = f"pass --data.max-query-length {max_length // 2} or less"
+            shorter = min(max_length // 2, max_length - num_special - 1)
+            left = max_length - shorter - num_special
+            remedies.append(f"--data.max-query-length {shorter} or less")
+        if stride > left:
+            remedies.append(f"--data.document-stride {max(1, left // 2)}")
         raise ValueError(
             f"document_stride={stride} must be at most {room}, which a row of "
             f"{max_length} tokens leaves beside max_query_length={query} and "
-            f"{num_special} special tokens; {advice}."
+            f"{num_special} special tokens; pass {' and '.join(remedies)}."
         )
 
 
