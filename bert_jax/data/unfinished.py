@@ -18,7 +18,12 @@ from bert_jax.config.serialization import differences
 from bert_jax.data.chunks import Layout
 from bert_jax.data.sources import LOCK, UNFINISHED
 from bert_jax.storage.file_lock import lock_file
-from bert_jax.storage.files import JsonObject, read_json_object, write_json
+from bert_jax.storage.files import (
+    JsonObject,
+    read_json_object,
+    require_writable,
+    write_json,
+)
 from bert_jax.storage.manifest import MANIFEST, DamagedError, read_manifest
 
 _PLAN = "plan.json"
@@ -74,6 +79,7 @@ def workspace(output: epath.Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(dir=place) as own:
             yield Path(own)
         return
+    require_writable(output)
     unfinished = Path(output) / UNFINISHED
     folder = unfinished / "text"
     new_parents = [path for path in folder.parents if not path.exists()]

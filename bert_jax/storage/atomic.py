@@ -8,7 +8,11 @@ from collections.abc import Iterator
 
 from etils import epath
 
-from bert_jax.storage.files import name_path_if_disk_full, require_no_tilde
+from bert_jax.storage.files import (
+    name_path_if_disk_full,
+    require_no_tilde,
+    require_writable,
+)
 
 
 def absolute(path: epath.Path) -> epath.Path:
@@ -51,7 +55,7 @@ def require_empty(output: epath.Path) -> None:
 
 
 def require_new(output: epath.Path) -> None:
-    """Raise FileExistsError unless `atomic_directory` can make `output`.
+    """Raise FileExistsError or OSError unless `atomic_directory` can make `output`.
 
     An empty directory is replaced, which a volume's own and the current one cannot be.
     """
@@ -63,6 +67,8 @@ def require_new(output: epath.Path) -> None:
             "it."
         )
     require_empty(output)
+    place = os.path.realpath(output)
+    require_writable(os.path.dirname(place) if os.path.isdir(place) else place)
 
 
 @contextlib.contextmanager
@@ -84,13 +90,8 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
     # tempfile.mkdtemp makes it private; here the umask decides who may read it.
     unfinished = output.with_name(f"{output.name}.{secrets.token_hex(6)}.unfinished")
     try:
-        try:
-            output.parent.mkdir(parents=True, exist_ok=True)
-            unfinished.mkdir()
-        except PermissionError as error:
-            problem = f"output={output} cannot be made: {error.strerror}"
-            remedy = "choose a place that you can write to"
-            raise PermissionError(error.errno, f"{problem}; {remedy}.") from error
+        output.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.mkdir()
         with name_path_if_disk_full(output):
             yield unfinished
             if output.exists():

@@ -20,7 +20,7 @@ from etils import epath
 
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.storage.atomic import is_address
-from bert_jax.storage.files import JsonObject, name_path_in_errors
+from bert_jax.storage.files import JsonObject, name_path_in_errors, require_writable
 from bert_jax.terminal.messages import say
 
 LOCK = "run.lock"
@@ -237,6 +237,7 @@ def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
 
     Raises:
         ValueError: another run holds the lock, or the workdir is a file.
+        OSError: the workdir cannot be written.
     """
     lock: RunLock | None = None
     made: list[epath.Path] = []
@@ -246,6 +247,7 @@ def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
                 if workdir.exists() and not workdir.is_dir():
                     raise ValueError(f"workdir={workdir} is a file; name a directory.")
                 if not is_address(workdir):
+                    require_writable(workdir)
                     directories = (workdir, *workdir.parents)
                     made = [path for path in directories if not path.exists()]
                 workdir.mkdir(parents=True, exist_ok=True)

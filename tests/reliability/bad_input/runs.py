@@ -16,6 +16,11 @@ LENGTHS = [
         leaves=lambda world: {"run", "run/examples"},
     ),
     Case(
+        "F2-workdir-that-cannot-be-made",
+        finetune(GOOD, "--workdir", "/proc/nothing/run"),
+        ("/proc/nothing/run cannot be written: /proc: ", "choose another output"),
+    ),
+    Case(
         "F2-max-length-beyond-the-model",
         finetune(GOOD, "--data.max-length", "64"),
         ("data.max_length=64 but the model has 32 positions; pass at most that",),

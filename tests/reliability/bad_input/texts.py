@@ -147,7 +147,7 @@ CASES = [
         Case(
             f"output-of-{verb.__name__}",
             lambda world, verb=verb: verb(world, output="/proc/nothing/out"),
-            ("/proc/nothing",),
+            ("/proc/nothing", "choose another output"),
         )
         for verb in (vocab, prepare)
     ],
