@@ -24,8 +24,10 @@ _KINDS = (
     (rb"%!PS", "PostScript", _EXTRACT),
     (rb"\xd0\xcf\x11\xe0|\{\\rtf", "a document of a word processor", _EXTRACT),
     (rb"PAR1[\x15\x19]", "Parquet", "give it a name in .parquet"),
-    (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|RIFF.{4}W", "an image or sound", "leave it out"),
-    (rb"\x7fELF|SQLite format|\x93NUMPY", "binary data", "leave it out"),
+    # A text may begin with one of the names, but not go on with a control character.
+    (rb"\x89PNG|\xff\xd8\xff|GIF8[79]a.{0,6}\0", "an image or sound", "leave it out"),
+    (rb"RIFF.{3}[\0-\x1f]W", "an image or sound", "leave it out"),
+    (rb"\x7fELF|SQLite format 3\0|\x93NUMPY", "binary data", "leave it out"),
 )
 _NO_PROSE = (
     (

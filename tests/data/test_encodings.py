@@ -193,6 +193,9 @@ def test_text_is_not_taken_for_something_else(language):
         "<!-- a -->\n# The judge\n\nA page begins so:\n\n<!-- b -->\n<html>\n",
         "<!-- a -->\n" * 64 + "The judge reads.\n",
         "Der Müller schreibt \x1b$B, das auf JIS umschaltet.\n",
+        "GIF89a is a format of images.\nThe judge reads.\n",
+        "RIFF is WAVE's container.\n",
+        "SQLite format 3 is what the clerk writes.\n",
     ],
 )
 def test_text_that_shows_markup_is_prose(text):
