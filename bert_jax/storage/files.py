@@ -42,6 +42,8 @@ def require_regular_file(path: str | os.PathLike[str], what: str = "") -> None:
     try:
         mode = os.stat(name).st_mode
     except FileNotFoundError as error:
+        if os.path.islink(name):
+            subject += f" is a link to {os.readlink(name)}, which"
         raise FileNotFoundError(f"{subject} is missing.") from error
     if not stat.S_ISREG(mode):
         kind = "a directory" if stat.S_ISDIR(mode) else "a pipe, device or socket"

@@ -341,3 +341,10 @@ def test_the_documentation_of_what_is_installed_is_text(tmp_path, monkeypatch):
     first, *_ = pieces = list(read_pieces(source, strict=True))
     assert prose.encode() in first
     assert all(piece.endswith(b"\n\n") for piece in pieces)
+
+
+def test_a_link_to_nothing_is_named_with_what_it_leads_to(tmp_path):
+    (tmp_path / "a.txt").write_text("The judge reads.\n")
+    (tmp_path / "b.txt").symlink_to("gone.txt")
+    with pytest.raises(FileNotFoundError, match="b.txt is a link to gone.txt, which"):
+        find_sources([str(tmp_path)])
