@@ -91,17 +91,23 @@ def _say_effects(options: FinetuneOptions, names: set[str], record: str) -> None
     Args:
         record: the config.json of the run whose settings are the defaults; "": none.
     """
-    data = options.config.data
+    config, data = options.config, options.config.data
     scored = data.validation or data.path
-    if scored and "--data.validation-fraction" in names:
-        say(f"--data.validation-fraction has no effect: {scored} is scored on.")
+    reasons = {
+        "--data.validation-fraction": scored and f"{scored} is scored on",
+        "--data.label-separator": "" if data.multi_label else "no --data.multi-label",
+        "--num-epochs": "--num-steps is given" if config.num_steps else "",
+    }
+    for name, reason in reasons.items():
+        if reason and name in names:
+            say(f"{name} has no effect: {reason}.")
     if options.sweep and (given := [o for o in _SWEPT if o in names]):
         say(f"--sweep tries values of its own in place of {', '.join(given)}.")
-    is_kept = options.config.num_steps and "--num-steps" not in names
+    is_kept = config.num_steps and "--num-steps" not in names
     if record and is_kept and names & _COUNTING:
         say(
-            f"num_steps={options.config.num_steps} is that of {record}; --num-epochs "
-            "counts the steps of other examples or another batch size."
+            f"num_steps={config.num_steps} is that of {record}; --num-epochs counts "
+            "the steps of other examples or another batch size."
         )
 
 

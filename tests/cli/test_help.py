@@ -127,11 +127,26 @@ def test_an_option_that_the_task_does_not_read_is_refused(words, says, capsys):
     assert says in error.splitlines()[-1]
 
 
-def test_a_fraction_beside_a_validation_file_is_said_to_have_no_effect(caplog):
-    words = "text-regression --data.train a.csv --data.validation-fraction 0.2"
-    for files, is_said in ([], False), (["--data.validation", "b.csv"], True):
-        read_finetune(FinetuneOptions, [*words.split(), *files], "finetune")
-        assert ("has no effect: b.csv is scored on." in caplog.text) == is_said
+@pytest.mark.parametrize(
+    ("words", "other", "reason"),
+    [
+        ("--data.validation-fraction 0.2", "--data.validation b.csv", "b.csv is scor"),
+        ("--num-epochs 2", "--num-steps 9", "--num-steps is given"),
+    ],
+)
+def test_an_option_that_another_one_leaves_idle_is_said(words, other, reason, caplog):
+    option = words.partition(" ")[0]
+    for given, is_said in (words, False), (f"{words} {other}", True):
+        read_finetune(FinetuneOptions, f"text-regression {given}".split(), "finetune")
+        assert (f"{option} has no effect: {reason}" in caplog.text) == is_said
+
+
+def test_a_separator_of_labels_needs_several_of_them(caplog):
+    words = ["text-classification", "--data.label-separator", ";"]
+    read_finetune(FinetuneOptions, [*words, "--data.multi-label"], "finetune")
+    assert not caplog.text
+    read_finetune(FinetuneOptions, words, "finetune")
+    assert "--data.label-separator has no effect: no --data.multi-label" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["squad-v2", "conll2003"])
