@@ -25,8 +25,8 @@ def corpus_texts(
     """
     texts, num_empty = {}, 0
     for number, row in enumerate(source_rows(corpus, text_column, delimiter), 1):
-        text = row.values.get(text_column)
-        if isinstance(text, str) and not text.strip():
+        text = row.values.get(text_column, "?")
+        if text is None or (isinstance(text, str) and not text.strip()):
             num_empty += 1
         else:
             texts[number] = named_text_of(row, text_column)

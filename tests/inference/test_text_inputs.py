@@ -85,6 +85,13 @@ def test_refusals(tokenizer, texts, length, message):
         bert_jax.text_inputs(tokenizer, texts, length)
 
 
+@pytest.mark.parametrize("missing", ['""', '" "', "null"])
+def test_rows_without_text_are_left_out_of_a_corpus(missing, tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": {missing}}}\n{{"text": "b"}}\n')
+    assert corpus_texts(str(tmp_path / "a.jsonl")) == {2: "b"}
+    assert "1 empty rows are left out" in capsys.readouterr().out
+
+
 def test_a_corpus_without_the_column_names_the_option(tmp_path):
     (tmp_path / "a.csv").write_text("body,label\na,b\n")
     with pytest.raises(ValueError, match="no text; .* Name the column by --text-colu"):
