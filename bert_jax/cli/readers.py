@@ -38,7 +38,7 @@ READ_BY = {
 """The tasks that read a field of a fine-tuning; of other fields, all tasks."""
 _READ_BY_VERB = {
     "evaluate": {"data.labels": "token-classification"},
-    "predict": dict.fromkeys(("data.text_columns", "data.delimiter"), " ".join(TASKS)),
+    "predict": {"data.text_columns": _TEXTS_AND_TAGS, "data.delimiter": " ".join(TASKS)},
 }
 """The same, where it is different for a verb."""
 _UNUSED = {

@@ -80,6 +80,11 @@ def test_a_verb_of_a_trained_model_shows_only_what_it_reads(verb, capsys):
     assert {"--input", "--text-column", "--data.null-threshold"} <= ours
 
 
+def test_predict_reads_no_column_of_texts_for_questions_and_choices():
+    tasks = {task for task in TASKS if is_read("data.text_columns", "predict", task)}
+    assert {*TASKS} - tasks == {"question-answering", "multiple-choice"}
+
+
 def test_a_configuration_has_the_help_of_its_task(capsys, refused):
     text = printed(capsys, "finetune", "squad-v2", "--help")
     assert "--data.null-threshold" in text and "Default: 384" in text
