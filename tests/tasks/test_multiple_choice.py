@@ -76,6 +76,8 @@ def test_swag(tmp_path):
     assert first.context == "A sat, down." and first.question == "He"
     assert first.choices == ("a.", "b.", 'c "d".', "d.") and first.label == 2
     assert second.label == 0 and second.where.endswith("a.csv, line 3")
+    again = read(tmp_path, "\n".join([SWAG_COLUMNS, f"{rows[0]}.0", f"{rows[1]}."]))
+    assert [example.label for example in again] == [2, 0], "as in a column of floats"
 
 
 def test_swags_test_file_has_no_labels(tmp_path):

@@ -173,8 +173,8 @@ def _example(
 
 
 def _label_index(label: object, where: str) -> int:
-    if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9} *", label):
-        return int(label)
+    if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9}(\.0*)? *", label):
+        return int(float(label))  # as pandas writes a column where some are unknown
     if type(label) is int or (isinstance(label, float) and label.is_integer()):
         return int(label)
     raise ValueError(
