@@ -91,6 +91,8 @@ def test_an_example_to_predict_is_a_text_or_tokens():
     assert example == sentence_from_text("A b.") and not task().has_label(example)
     body = TableRow({"body": "A b."}, "line 1")
     assert task(text_columns=("body",)).example_without_label(body) == example
+    both = TableRow(body.values | {"tokens": ["c"]}, "line 1")
+    assert task(text_columns=("body",)).example_without_label(both) == example
     words = task().example_without_label(TableRow({"tokens": ["A", "b."]}, "line 1"))
     assert words.words == ("A", "b.") and not words.text
     with pytest.raises(ValueError, match="^line 1 has no text"):

@@ -87,7 +87,7 @@ class TokenClassificationTask(FinetuningTask):
 
         Entities are located in characters for a text, and in tokens for tokens.
         """
-        if "tokens" in row.values:
+        if "tokens" in row.values and self.data.text_columns in ((), ("tokens",)):
             return sentence_from_row(row)
         return sentence_from_text(text_of(row, self.text_column))
 
