@@ -38,7 +38,11 @@ READ_BY = {
 """The tasks that read a field of a fine-tuning; of other fields, all tasks."""
 _READ_BY_VERB = {
     "evaluate": {"data.labels": "token-classification"},
-    "predict": {"data.text_columns": _TEXTS_AND_TAGS, "data.delimiter": " ".join(TASKS)},
+    "predict": {
+        "data.text_columns": _TEXTS_AND_TAGS,
+        "data.delimiter": " ".join(TASKS),
+        "data.label_column": "sentence-pairs",  # whether pairs have prompts of a search
+    },
 }
 """The same, where it is different for a verb."""
 _UNUSED = {
@@ -48,7 +52,8 @@ _UNUSED = {
 }
 _UNUSED["predict"] = (
     f"{_UNUSED['evaluate']} data.test data.path data.labels "
-    "data.label_column data.multi_label data.label_separator data.merge_labels"
+    "data.multi_label data.label_separator data.merge_labels "
+    "data.sentence_pairs.negative_columns"
 )
 """Fields that a verb does not read, whatever the task is."""
 

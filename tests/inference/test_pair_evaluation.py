@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -151,7 +152,7 @@ def test_scored_pairs_have_the_vectors_of_embed(
 
 
 def test_unlabelled_pairs_have_the_prompts_of_their_sides(
-    model_of, pairs, unlabelled, capsys
+    model_of, pairs, file, unlabelled, tmp_path, capsys
 ):
     """They are to be found, as in training; objective=cosine has one prompt for all."""
     embedding = Embedding("mean", pool_prompt=False, **PROMPTS)
@@ -168,6 +169,11 @@ def test_unlabelled_pairs_have_the_prompts_of_their_sides(
     option = "--data.sentence-pairs.objective", "cosine"
     same = predicted(capsys, model, unlabelled, *option)
     np.testing.assert_allclose(same, plain, atol=2e-6)
+    (tmp_path / "a.csv").write_text(Path(file).read_text().replace("label", "score", 1))
+    scored = predicted(
+        capsys, model, str(tmp_path / "a.csv"), "--label-column", "score"
+    )
+    np.testing.assert_allclose(scored, plain, atol=2e-6)
     hits = bert.search(first, second, len(second))
     scores, _ = evaluate(model, ExamplesConfig(validation=unlabelled))
     assert len(set(first)) == len(first) and len(set(second)) == len(second)
