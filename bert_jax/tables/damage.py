@@ -32,9 +32,13 @@ class RowErrors:
                 raise ValueError(row.problem)
             return parse(row)
         except ValueError as error:
-            self.num_damaged += 1
-            self.first = self.first or str(error)
+            self.add(str(error))
             return None
+
+    def add(self, problem: str) -> None:
+        """Count a row that cannot be used."""
+        self.num_damaged += 1
+        self.first = self.first or problem
 
     def settle(self, skip_damaged: bool, outcome: str, option: str) -> None:
         """Refuse the rows that cannot be used, or warn of them.
@@ -64,17 +68,26 @@ def parse_rows(
     parse: Callable[[TableRow], T],
     skip_damaged: bool,
     noun: str = "rows",
+    has_label: Callable[[T], bool] = bool,
 ) -> list[T]:
     """Return what `parse` makes of the rows of a file that is learned from or scored.
 
     Args:
         skip_damaged: leave rows out that cannot be used, with a warning.
         noun: what messages call the rows.
+        has_label: whether what was parsed has a label; beside rows that have one, those
+            without are left out, too.
 
     Raises:
         ValueError: rows cannot be used, and are not to be left out, or all cannot.
     """
     errors = RowErrors(name, noun)
-    parsed = [errors.parse(row, parse) for row in rows]
+    parsed = [(row.where, errors.parse(row, parse)) for row in rows]
+    values = [value for _, value in parsed if value is not None]
+    if skip_damaged and any(map(has_label, values)):
+        for where, value in parsed:
+            if value is not None and not has_label(value):
+                errors.add(f"{where} has no label.")
+        values = list(filter(has_label, values))
     errors.settle(skip_damaged, "are left out", "--data.skip-damaged")
-    return [value for value in parsed if value is not None]
+    return values

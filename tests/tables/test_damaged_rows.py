@@ -87,6 +87,29 @@ def test_every_task_that_reads_tables_leaves_them_out(
     assert "1 of 3 rows cannot be used" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("task", "row", "label"),
+    [
+        ("text-classification", {"text": "a"}, {"label": "b"}),
+        ("multiple-choice", {"context": "a", "choices": ["b", "c"]}, {"label": 1}),
+        ("question-answering", {"question": "a", "context": "b"}, {"answers": []}),
+        ("token-classification", {"tokens": ["a"]}, {"tags": ["O"]}),
+        ("sentence-pairs", {"query": "a", "document": "b"}, {"label": 0.5}),
+    ],
+)
+def test_rows_without_a_label_beside_others_are_left_out(
+    task, row, label, tmp_path, capsys
+):
+    file = tmp_path / "a.jsonl"
+    file.write_text("\n".join(map(json.dumps, (row, row | label, row))))
+    assert len(read(file, task, skip_damaged=True)) == 1
+    line = capsys.readouterr().err
+    assert "2 of 3 rows cannot be used, and are left out" in line
+    assert "the first: " in line and "a.jsonl, line 1 has no label." in line
+    file.write_text("\n".join(map(json.dumps, (row, row))))
+    assert len(read(file, task, skip_damaged=True)) == 2, "a file to predict"
+
+
 def test_damaged_questions_of_squad(tmp_path, capsys):
     def paragraph(i, **changes):
         qa = {"id": f"q{i}", "question": "Where?", "answers": [], **changes}

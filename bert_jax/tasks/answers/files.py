@@ -54,13 +54,14 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
             questions have the same id; some have answers and others do not.
     """
     file = _file(path, config.path)
-    skip = config.skip_damaged
     if is_table(file) or _has_rows(file):
         rows = table_rows(file, config.delimiter)
-        examples = parse_rows(file, rows, _example_of_row, skip)
+        parse, noun = _example_of_row, "rows"
     else:
         rows = _json_rows(file)
-        examples = parse_rows(file, rows, _example_of_entry, skip, "questions")
+        parse, noun = _example_of_entry, "questions"
+    skip = config.skip_damaged
+    examples = parse_rows(file, rows, parse, skip, noun, lambda one: one.has_label)
     _check_ids_and_labels(examples, file)
     return examples
 

@@ -69,7 +69,11 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     is_swag = suffix_of(path) == ".csv" or "sent1" in readable
     parse = choice_from_swag if is_swag else choice_from_row
     examples = parse_rows(
-        path, rows, lambda row: parse(row, column), config.skip_damaged
+        path,
+        rows,
+        lambda row: parse(row, column),
+        config.skip_damaged,
+        has_label=lambda example: example.label is not None,
     )
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")

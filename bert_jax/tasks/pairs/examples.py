@@ -59,7 +59,13 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
         )
     rows = table_rows(name, data.delimiter)
     parse = functools.partial(_labelled, data=data)
-    examples = parse_rows(name, rows, parse, data.skip_damaged)
+    examples = parse_rows(
+        name,
+        rows,
+        parse,
+        data.skip_damaged,
+        has_label=lambda one: one.label is not None,
+    )
     first = examples[0]
     for example in examples:
         if len(example.texts) != len(first.texts):

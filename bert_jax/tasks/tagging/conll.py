@@ -300,7 +300,10 @@ def _read_rows(
         sentence = sentence_from_row(row, fields, names)
         return dataclasses.replace(sentence, path=path, line=number)
 
-    parsed = parse_rows(path, table_rows(path), parse, skip_damaged)
+    rows = table_rows(path)
+    parsed = parse_rows(
+        path, rows, parse, skip_damaged, has_label=lambda one: one.tags is not None
+    )
     sentences = [one for one in parsed if one.words != (DOCSTART,)]
     for sentence in sentences:
         if (sentence.tags is None) != (sentences[0].tags is None):

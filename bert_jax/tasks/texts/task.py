@@ -76,7 +76,8 @@ class TextTask(FinetuningTask):
         if groups and name == "test":  # its server wants an answer for each row
             return list(map(parse, undamaged(rows)))
         source = f"{config.path}, {name}" if groups else name
-        return parse_rows(source, rows, parse, config.skip_damaged)
+        skip = config.skip_damaged
+        return parse_rows(source, rows, parse, skip, has_label=self.has_label)
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
