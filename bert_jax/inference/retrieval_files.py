@@ -205,10 +205,9 @@ def _read_texts(path: Path, columns: Iterable[str]) -> dict[str, str]:
 
 
 def _string(row: TableRow, column: str, is_optional: bool = False) -> str:
-    value = row.values.get(column, "" if is_optional else None)
-    if value is None and not is_optional:
+    if column not in row.values and not is_optional:
         raise ValueError(missing_column_message(row.where, column, row.values))
-    text = "" if value is None else value
+    text = "" if row.values.get(column) is None else row.values[column]
     if not isinstance(text, str) or HALF_CHARACTER.search(text):
-        raise ValueError(f"{row.where}: {column}={value!r:.80} must be a text.")
+        raise ValueError(f"{row.where}: {column}={text!r:.80} must be a text.")
     return text

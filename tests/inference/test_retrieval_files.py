@@ -363,9 +363,10 @@ def test_damaged_corpora(folder, tmp_path, corpus, message):
         read_collection(tmp_path, "test")
 
 
-def test_queries_without_text_are_named(folder, tmp_path):
+@pytest.mark.parametrize("text", [" ", None])
+def test_queries_without_text_are_named(text, folder, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "beir")
-    lines(copy / "queries.jsonl", [{"_id": "q0", "text": " "}])
+    lines(copy / "queries.jsonl", [{"_id": "q0", "text": text}])
     (note, *_) = read_collection(copy, "test").notes
     assert note.endswith("queries.jsonl: 1 queries (q0) without text.")
 
