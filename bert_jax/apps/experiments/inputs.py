@@ -21,6 +21,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.data.sources import find_sources
 from bert_jax.data.vocabulary import train_vocabulary
 from bert_jax.storage.files import require_regular_file
+from bert_jax.tables.lines import suffix_of
 from bert_jax.tables.read import read_table
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tokenization import Tokenizer
@@ -164,8 +165,8 @@ class ExperimentInputs:
 def parse_task(text: str, root: Path) -> TaskFiles:
     """Return the task that an option names: `libraries`, or NAME=TRAIN,TEST.
 
-    Files that end in .csv, .tsv or .jsonl have the columns text, or text_a and text_b,
-    and label; others are sentences to tag.
+    Files that end in .csv, .tsv or .jsonl, also packed, have the columns text, or
+    text_a and text_b, and label; others are sentences to tag.
 
     Raises:
         ValueError: the text is of another form, or a file does not exist.
@@ -186,7 +187,7 @@ def parse_task(text: str, root: Path) -> TaskFiles:
     for path in paths:
         require_regular_file(path, f"the {name} task")
     train, test = paths
-    if not train.endswith(TABLES):
+    if suffix_of(train) not in TABLES:
         return TaskFiles(name, "token-classification", train, test)
     rows = read_table(train)
     is_pair = bool(rows) and set(PAIR_COLUMNS) <= set(rows[0].values)

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import gzip
 import io
 import json
 from pathlib import Path
@@ -238,12 +239,15 @@ def test_names_of_tasks_are_names_of_files(name, task, tmp_path):
         parse_task(task.replace("who=", f"{name}="), tmp_path)
 
 
-def test_pairs_of_texts_are_a_task(tmp_path):
+@pytest.mark.parametrize("suffix", ["csv", "CSV", "csv.gz"])
+def test_pairs_of_texts_are_a_task(suffix, tmp_path):
     for split in ("train", "test"):
-        text = "text_a,text_b,label\nA judge.,A clerk.,yes\n"
-        (tmp_path / f"{split}.csv").write_text(text)
-    task = parse_task(f"two={tmp_path}/train.csv,{tmp_path}/test.csv", tmp_path)
-    assert task.text_columns == ("text_a", "text_b")
+        text = b"text_a,text_b,label\nA judge.,A clerk.,yes\n"
+        text = gzip.compress(text) if suffix.endswith("gz") else text
+        (tmp_path / f"{split}.{suffix}").write_bytes(text)
+    files = ",".join(f"{tmp_path}/{split}.{suffix}" for split in ("train", "test"))
+    task = parse_task(f"two={files}", tmp_path)
+    assert task.is_text and task.text_columns == ("text_a", "text_b")
 
 
 @pytest.mark.slow
