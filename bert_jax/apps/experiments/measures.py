@@ -31,6 +31,7 @@ from bert_jax.runs.pretraining import open_for
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.predictions import Example, Prediction
 from bert_jax.tasks.pretraining.task import PretrainingTask, pretraining_scores
+from bert_jax.tasks.tagging.rows import learned_scheme
 from bert_jax.tasks.task import DeviceBatch
 
 _BATCH_SIZE = 64
@@ -40,14 +41,17 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     """Return the items of a fine-tuned model on the test file.
 
     Texts: whether the class is right, and 1. Sentences: twice the number of correct
-    entities, and the number in the file and predicted, so that the quotient is F1.
+    entities, and the number in the file and predicted, so that the quotient is F1; of
+    plain labels, the number of right ones, and of words.
     """
     model = load_pretrained(str(workdir)).placed()
     data = examples_config_of(model)
     reader = finetuning_task(task.task, data, model.config)
-    examples = reader.read(task.test)
+    examples = reader.match_labels(reader.read(task.test))
     predictions = predict_examples(reader, model, examples, _BATCH_SIZE)
-    count = _entity_counts if task.task == "token-classification" else _is_right
+    count = _is_right
+    if not task.is_text:
+        count = _entity_counts if learned_scheme(model.config) else _tag_counts
     pairs = zip(examples, predictions, strict=True)
     items = [count(example, prediction) for example, prediction in pairs]
     return np.array(items, np.float64), "ratio"
@@ -61,6 +65,11 @@ def _entity_counts(example: Example, prediction: Prediction) -> tuple[float, flo
     gold = set(extract_entities(example.tags))
     predicted = set(extract_entities(prediction["tags"]))
     return 2.0 * len(gold & predicted), float(len(gold) + len(predicted))
+
+
+def _tag_counts(example: Example, prediction: Prediction) -> tuple[float, float]:
+    pairs = zip(example.tags, prediction["tags"], strict=True)
+    return float(sum(tag == other for tag, other in pairs)), float(len(example.tags))
 
 
 def probe_items(
@@ -78,8 +87,10 @@ def probe_items(
     model = load_pretrained(str(workdir)).placed()
     reader = finetuning_task(task.task, task.config(budget.finetuning).data)
     vectors, labels = [], []
-    for file in (task.train, task.test):
-        examples = reader.read(file)
+    train, test = reader.read(task.train), reader.read(task.test)
+    classes = dataclasses.replace(reader.model, labels=reader.labels(train))
+    reader = dataclasses.replace(reader, model=classes)
+    for examples in map(reader.match_labels, (train, test)):
         texts = [dataclasses.replace(example, label=None) for example in examples]
         tokenized = reader.tokenize(texts, model.tokenizer)
         vectors.append(_text_vectors(probe, model, tokenized))
