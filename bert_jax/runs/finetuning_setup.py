@@ -26,7 +26,7 @@ from bert_jax.runs.finetuning_examples import (
 from bert_jax.runs.init_from import pin_source, require_layers
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
-from bert_jax.tasks.class_names import named_as
+from bert_jax.tasks.class_names import class_finder, named_as
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -191,9 +191,11 @@ def finetuning_model(
     run's own fields, do not fit the model.
     """
     labels = task.labels(examples)
+    find = class_finder(source.labels, config.data.merge_labels)
+    same = set(map(find, labels) if isinstance(task, TextTask) else labels)
     # A teacher has the order of its own.
     is_ordered = config.data.labels or config.data.glue or config.teacher
-    if not is_ordered and set(labels) == set(source.labels):
+    if not is_ordered and same == set(source.labels):
         labels = source.labels
     model = merge_model_config(config, source, config.init_from or str(workdir))
     layers, positions = model.num_hidden_layers, model.max_position_embeddings

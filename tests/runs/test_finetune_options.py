@@ -263,3 +263,15 @@ def test_a_model_keeps_the_order_of_its_classes(labels, order):
     examples = [TextExample(("x",), label) for label in "ab"]
     model = finetuning_model(config, task, source, examples, epath.Path("run"))
     assert model.labels == tuple(order)
+
+
+@pytest.mark.parametrize("labels", [("1", "0"), ("1.0", "0"), ("true", "False")])
+def test_a_model_keeps_its_names_of_the_same_classes(labels):
+    """As a table of floats or of truth values writes them: a head is trained on."""
+    own = ("True", "False") if labels[0] == "true" else ("1", "0.0")
+    source = BertConfig.tiny(head="sequence_classification", labels=own)
+    config = FinetuneConfig()
+    task = finetuning_task(config.task, config.data)
+    examples = [TextExample(("x",), label) for label in labels]
+    model = finetuning_model(config, task, source, examples, epath.Path("run"))
+    assert model.labels == own
