@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from collections.abc import Iterable
 
 import tyro
 
@@ -67,6 +68,15 @@ _OF_CORPUS = ("query", "corpus", "text_column", "delimiter")
 _OF_BOTH = ("model", "k", "batch_size", "query_prompt", "corpus_prompt")
 
 
+def require_effect(options: SearchOptions, names: Iterable[str], beside: str) -> None:
+    """Raise UsageError for options that are given, and that another one leaves out."""
+    given = sorted(n for n in names if getattr(options, n) != getattr(SearchOptions, n))
+    if given:
+        raise UsageError(
+            f"{', '.join(given)}: without effect with {beside}; leave it out."
+        )
+
+
 def search(options: SearchOptions) -> None:
     if not options.query and not options.corpus:
         return search_collection(options)
@@ -78,15 +88,8 @@ def search(options: SearchOptions) -> None:
         raise UsageError("query is empty; give a text to search for.")
     if not options.model:
         raise UsageError("search needs a model: name one first, or by --model.")
-    given = [
-        field.name
-        for field in dataclasses.fields(options)
-        if field.name not in _OF_CORPUS + _OF_BOTH
-        and getattr(options, field.name) != field.default
-    ]
-    if given:
-        names = ", ".join(given)
-        raise UsageError(f"{names}: without effect with --corpus; leave it out.")
+    names = {field.name for field in dataclasses.fields(options)}
+    require_effect(options, names - {*_OF_CORPUS, *_OF_BOTH}, "--corpus")
     texts = corpus_texts(options.corpus, options.text_column, options.delimiter)
     lines = text_search_lines(
         options.model,
@@ -108,6 +111,7 @@ def search_collection(options: SearchOptions) -> None:
             "search needs --query TEXT with --corpus FILE, or --input DIRECTORY in "
             "BEIR's form."
         )
+    require_effect(options, ("text_column", "delimiter"), "--input")
     values = {n: v for n, v in vars(options).items() if n not in _OF_CORPUS}
     values["k"] = 100 if values["k"] is None else values["k"]
     output = values.pop("output")

@@ -298,6 +298,10 @@ def test_a_memory_map_must_be_of_the_model(
         ),
         (("--model", "{model}", "--reranker", "{model}"), "a reranker has a sequence"),
         (("--model", "{model}", "--split", "dev"), "name a split that"),
+        (
+            ("--model", "{model}", "--text-column", "body", "--delimiter", ";"),
+            "delimiter, text_column: without effect with --input",
+        ),
         (("--model", "{model}", "--k", "0"), "k=0 must be at least 1"),
         (("--model", "{model}", "--output", "a.json"), "must end in"),
     ],
