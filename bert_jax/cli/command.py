@@ -123,6 +123,20 @@ def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT
     return ruled if names and config.masking.max_predictions == number else config
 
 
+def require_masked(config: PretrainConfig, arguments: Sequence[str]) -> None:
+    """Raise UsageError for an option of the masking that a run does not read."""
+    names = named_options(arguments)
+    named = sorted(name for name in names if name.startswith("--masking."))
+    why_not = "--objective causal_lm, which masks nothing; leave it out"
+    if config.objective == "masked_lm":
+        spans = "--masking.max-span", "--masking.span-probability"
+        named = [name for name in named if name in spans]
+        why_not = f"--masking.unit {config.masking.unit}; choose span, or leave it out"
+        named *= config.masking.unit != "span"
+    if named:
+        raise UsageError(f"{' and '.join(named)}: without effect with {why_not}.")
+
+
 def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     """Return the record of a run as defaults of another, of what is named.
 

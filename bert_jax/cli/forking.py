@@ -8,7 +8,12 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import option_value, parse, with_ruled_predictions
+from bert_jax.cli.command import (
+    option_value,
+    parse,
+    require_masked,
+    with_ruled_predictions,
+)
 from bert_jax.cli.finetuning import with_named_rate
 from bert_jax.cli.readers import require_used
 from bert_jax.cli.start import with_named_share
@@ -75,6 +80,7 @@ def read_fork(
         config = with_ruled_predictions(config, arguments)
         first = options_class(config=config, **names)  # type: ignore[arg-type]
         options = parse(options_class, arguments, verb, first)
+        require_masked(options.config, arguments)
     if options.source != source:
         raise UsageError(_USAGE)
     return options

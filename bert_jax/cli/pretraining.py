@@ -9,7 +9,13 @@ from typing import Annotated
 
 import tyro
 
-from bert_jax.cli.command import load_config, option_value, parse, without_resolved
+from bert_jax.cli.command import (
+    load_config,
+    option_value,
+    parse,
+    require_masked,
+    without_resolved,
+)
 from bert_jax.cli.start import (
     StartOptions,
     config_json,
@@ -74,7 +80,9 @@ def read_pretrain(
         arguments, named_shape = split_shape(arguments)
     config = with_named_share(config, arguments)
     default = options_class(config=config, named_shape=named_shape)
-    return parse(options_class, arguments, verb, default)
+    options = parse(options_class, arguments, verb, default)
+    require_masked(options.config, arguments)
+    return options
 
 
 def split_shape(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
