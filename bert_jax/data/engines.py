@@ -7,7 +7,6 @@ share. They also need this package; Beam's options determine how they get it.
 
 import dataclasses
 import functools
-import multiprocessing
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -20,7 +19,7 @@ from bert_jax.config import PrepareConfig
 from bert_jax.data.chunks import Chunk, chunk_file, read_result, write_chunk
 from bert_jax.data.documents import Documents
 from bert_jax.storage.files import JsonObject
-from bert_jax.terminal.processes import end_with_parent, num_cores
+from bert_jax.terminal.processes import WorkerContext, end_with_parent, num_cores
 from bert_jax.tokenization import Tokenizer
 
 
@@ -38,10 +37,8 @@ def write_chunks(
         for chunk in chunks:
             yield chunk, write_chunk(chunk, config, files, tokenizer)
         return
-    # A fork of a process with threads may deadlock.
-    spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(
-        num_workers, spawn, _start_worker, (config, files)
+        num_workers, WorkerContext(), _start_worker, (config, files)
     ) as pool:
         futures = {pool.submit(_write_in_worker, chunk): chunk for chunk in chunks}
         try:

@@ -10,7 +10,6 @@ import dataclasses
 import gc
 import hashlib
 import importlib.metadata
-import multiprocessing
 import os
 import platform
 import re
@@ -26,7 +25,7 @@ from bert_jax.data.duplicates import TextHashes
 from bert_jax.data.prose import duplicate_key, paragraphs
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, write_json
-from bert_jax.terminal.processes import end_with_parent, num_cores
+from bert_jax.terminal.processes import WorkerContext, end_with_parent, num_cores
 
 DISTRIBUTIONS = (
     "jax flax optax orbax-checkpoint tensorflow tensorflow-cpu tensorflow-datasets"
@@ -138,9 +137,8 @@ def read_module(path: Path) -> list[str] | None:
 def _read_modules(paths: list[Path], workers: int) -> list[list[str] | None]:
     if workers == 1:
         return [read_module(path) for path in paths]
-    # A forked child would inherit the locks of JAX's and TensorFlow's threads.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers or num_cores(), context, _start_worker) as pool:
+    number = workers or num_cores()
+    with ProcessPoolExecutor(number, WorkerContext(), _start_worker) as pool:
         return list(pool.map(read_module, paths, chunksize=32))
 
 

@@ -3,7 +3,31 @@
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import types
+from multiprocessing.context import SpawnContext, SpawnProcess
+
+
+class _Worker(SpawnProcess):
+    """A process that does not run the program's main module again.
+
+    Else a script without `if __name__ == "__main__"` would begin once more in each.
+    """
+
+    def start(self) -> None:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")  # of no file
+        try:
+            super().start()
+        finally:
+            sys.modules["__main__"] = main
+
+
+class WorkerContext(SpawnContext):
+    """Starts workers; a fork of a process with threads may deadlock."""
+
+    Process = _Worker
 
 
 def num_cores() -> int:

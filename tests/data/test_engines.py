@@ -56,3 +56,18 @@ def test_without_beam_the_extra_is_named(monkeypatch):
     config = PrepareConfig(input=(), output="o", tokenizer="t", engine="beam")
     with pytest.raises(ValueError, match=r"pip install 'bert_jax\[beam\]'"):
         engines.write_by_beam(config, [], [])
+
+
+def test_a_script_prepares_text_once(corpus, tokenizer_directory, tmp_path):
+    """Its workers do not run it again, though it asks for no `__main__`."""
+    script, output = tmp_path / "script.py", tmp_path / "rows"
+    names = f"input=({str(corpus / '*.txt')!r},), output={str(output)!r}"
+    script.write_text(
+        "import bert_jax\nprint('begins')\nbert_jax.prepare(bert_jax.PrepareConfig("
+        f"{names}, tokenizer={str(tokenizer_directory)!r}, workers=2))\n"
+    )
+    command = [sys.executable, str(script)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("begins") == 1
+    assert json.loads((output / "manifest.json").read_text())["shards"]
