@@ -16,6 +16,7 @@ from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.startup import check_same_options
+from bert_jax.inference.arguments import require_count
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.finetuning_examples import (
@@ -134,7 +135,7 @@ def finetune_runs(
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
     with raise_on_all_processes():
-        root = open_directory(workdir)
+        seeds, root = require_count("seeds", seeds), open_directory(workdir)
         config = chosen_config(config, model, **sources)
         config, done = resolve_runs(config, root, seeds)
         names = {run["name"] for run in done}
