@@ -113,7 +113,11 @@ def replacements(
     Args:
         leads: as in `choose_positions`.
     """
-    assert masking.vocab_size is not None and masking.mask_token_id is not None
+    if masking.vocab_size is None or masking.mask_token_id is None:
+        raise ValueError(
+            f"masking.vocab_size={masking.vocab_size} and masking.mask_token_id="
+            f"{masking.mask_token_id}; set both, to those of the tokenizer."
+        )
     kind_key, token_key = jax.random.split(key)
     # Slots of a word or span stand side by side, the one that leads first.
     leader = jax.lax.cummax(jnp.where(leads, jnp.arange(labels.shape[1]), 0), axis=1)
@@ -154,7 +158,8 @@ def mask_tokens(
         counts all of them, and each token has the same probability.
 
     Raises:
-        ValueError: `continues_word` is None, and the unit is not token.
+        ValueError: `continues_word` is None, and the unit is not token; or `masking`
+            lacks what is set for the tokenizer.
     """
     inputs = inputs_of(batch)
     if counts is None:

@@ -278,6 +278,11 @@ def test_shares_by_config(unit, mask_share, random_share):
     assert (shown != labels).any() == (mask_share + random_share > 0)
 
 
+def test_masking_without_the_ids_of_a_tokenizer_is_refused():
+    with pytest.raises(ValueError, match="mask_token_id=None; set both, to those of"):
+        mask_tokens(jax.random.key(0), row((2, 3)), MaskingConfig())
+
+
 @pytest.mark.parametrize("unit", ["whole_word", "span"])
 def test_words_need_the_table(unit):
     with pytest.raises(ValueError, match=f"unit={unit} needs continues_word, which is"):
