@@ -28,6 +28,7 @@ default_config = finetuning_config
 _SWEPT = ("--optimizer.peak-learning-rate", "--batch-size", "--num-epochs")
 _COUNTING = {"--batch-size", "--data.train", "--data.path"}
 """Options with which the same number of epochs has another number of steps."""
+_TEMPERATURE = "--data.sentence-pairs.temperature"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,15 +93,16 @@ def _say_effects(options: FinetuneOptions, names: set[str], record: str) -> None
         record: the config.json of the run whose settings are the defaults; "": none.
     """
     config, data = options.config, options.config.data
-    scored = data.validation or data.path
-    reasons = {
-        "--data.validation-fraction": scored and f"{scored} is scored on",
-        "--data.label-separator": "" if data.multi_label else "no --data.multi-label",
-        "--num-epochs": "--num-steps is given" if config.num_steps else "",
-    }
-    for name, reason in reasons.items():
-        if reason and name in names:
-            say(f"{name} has no effect: {reason}.")
+    scored, objective = data.validation or data.path, data.sentence_pairs.objective
+    for option, is_idle, reason in (
+        ("--data.validation-fraction", scored, f"{scored} is scored on"),
+        ("--data.label-separator", not data.multi_label, "no --data.multi-label"),
+        ("--num-epochs", config.num_steps, "--num-steps is given"),
+        ("--reinitialise-layers", config.from_scratch, "--from-scratch draws all"),
+        (_TEMPERATURE, objective != "contrastive", f"the objective is {objective}"),
+    ):
+        if is_idle and option in names:
+            say(f"{option} has no effect: {reason}.")
     if options.sweep and (given := [o for o in _SWEPT if o in names]):
         say(f"--sweep tries values of its own in place of {', '.join(given)}.")
     is_kept = config.num_steps and "--num-steps" not in names

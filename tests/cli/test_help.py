@@ -137,6 +137,7 @@ def test_an_option_that_the_task_does_not_read_is_refused(words, says, capsys):
     [
         ("--data.validation-fraction 0.2", "--data.validation b.csv", "b.csv is scor"),
         ("--num-epochs 2", "--num-steps 9", "--num-steps is given"),
+        ("--reinitialise-layers 1", "--from-scratch", "--from-scratch draws all."),
     ],
 )
 def test_an_option_that_another_one_leaves_idle_is_said(words, other, reason, caplog):
@@ -146,12 +147,27 @@ def test_an_option_that_another_one_leaves_idle_is_said(words, other, reason, ca
         assert (f"{option} has no effect: {reason}" in caplog.text) == is_said
 
 
-def test_a_separator_of_labels_needs_several_of_them(caplog):
-    words = ["text-classification", "--data.label-separator", ";"]
-    read_finetune(FinetuneOptions, [*words, "--data.multi-label"], "finetune")
+@pytest.mark.parametrize(
+    ("words", "other", "reason"),
+    [
+        (
+            "text-classification --data.label-separator ;",
+            "--data.multi-label",
+            "no --data.multi-label.",
+        ),
+        (
+            "sentence-pairs --data.sentence-pairs.temperature .1 "
+            "--data.sentence-pairs.objective cosine",
+            "--data.sentence-pairs.objective contrastive",
+            "the objective is cosine.",
+        ),
+    ],
+)
+def test_an_option_that_needs_another_one_is_said(words, other, reason, caplog):
+    read_finetune(FinetuneOptions, f"{words} {other}".split(), "finetune")
     assert not caplog.text
-    read_finetune(FinetuneOptions, words, "finetune")
-    assert "--data.label-separator has no effect: no --data.multi-label" in caplog.text
+    read_finetune(FinetuneOptions, words.split(), "finetune")
+    assert f"{words.split()[1]} has no effect: {reason}" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["squad-v2", "conll2003"])
