@@ -6,7 +6,6 @@ import functools
 import itertools
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,7 +22,7 @@ from bert_jax.inference.thresholds import (
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import RowErrors
-from bert_jax.tables.lines import STDIN, chunks, display_name, suffix_of
+from bert_jax.tables.lines import STDIN, chunks, display_name
 from bert_jax.tables.read import is_table
 from bert_jax.tables.rows import HALF_CHARACTER, TableRow, missing_column_message
 from bert_jax.tables.write import require_one_table
@@ -40,9 +39,6 @@ from bert_jax.terminal.progress import Progress
 ID, ALL = "id", "*"
 SKIP_DAMAGED = "--skip-damaged"
 NULL = "have null for a prediction"
-_COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
-_TAGGED_WORD = re.compile(r"\S+([ \t]+\S+)*[ \t]+(O|[BILEUS]-\S+)[ \t\r]*")
-_HEAD_ROWS = 20
 _CHUNK_ROWS = 1024
 """The number of rows in memory at a time."""
 
@@ -94,21 +90,6 @@ class RowPredictor:
             require_threshold(self.model.config, request.threshold)
         require_top_k(self.model.config, request.top_k)
 
-    def _rows(self, source: str, **options: Any) -> Iterator[TableRow]:
-        rows, column = self.task.rows(source, **options), self.task.text_column
-        if self.task.name != "token-classification" or is_table(source):
-            return rows
-        # Of standard input, a line is answered before the next one comes.
-        head = [] if source == STDIN else list(itertools.islice(rows, _HEAD_ROWS))
-        lines = [str(row.values.get(column)) for row in head]
-        tagged = [bool(_TAGGED_WORD.fullmatch(line)) for line in lines if line.strip()]
-        if suffix_of(source) in _COLUMNS or (len(tagged) > 1 and all(tagged)):
-            raise ValueError(
-                f"{source} is a file of columns, which `bert-jax evaluate` reads; "
-                "predict takes a text a line, or rows with a text or with tokens."
-            )
-        return itertools.chain(head, rows)
-
     def check(self, source: str, kind: str = ".jsonl") -> int:
         """Return the number of rows of a file, before any is computed.
 
@@ -121,7 +102,9 @@ class RowPredictor:
         """
         errors, parse = RowErrors(source), self._parser()
         skip = self.request.skip_damaged
-        entries = (self._entry(row, errors, parse) for row in self._rows(source))
+        entries = (
+            self._entry(row, errors, parse) for row in self.task.rows_to_predict(source)
+        )
         require_one_table((e[0] for e in entries if skip or e[1] is not None), kind)
         errors.settle(skip, NULL, SKIP_DAMAGED)
         return errors.num_rows
@@ -142,7 +125,8 @@ class RowPredictor:
         nothing: Prediction | None = None
         parse = self._parser()
         unread = Unread(self.task, self.model.tokenizer)
-        rows = self._rows(source, notify=lambda _: None)  # it was told by `check`
+        # What is told of the file, `check` has told.
+        rows = self.task.rows_to_predict(source, notify=lambda _: None)
         for chunk in chunks(source, rows, _CHUNK_ROWS):
             entries += [self._entry(row, errors, parse) for row in chunk]
             if errors.first and not self.request.skip_damaged:

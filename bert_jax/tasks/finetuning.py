@@ -240,7 +240,7 @@ class FinetuningTask(Task):
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return the name and the first score of a rule that needs no model."""
 
-    def rows(self, source: str, **options: Any) -> Iterator[TableRow]:
+    def rows_to_predict(self, source: str, **options: Any) -> Iterator[TableRow]:
         """Return the rows of a file to predict, by default those of `source_rows`."""
         return source_rows(source, self.text_column, self.data.delimiter, **options)
 

@@ -101,7 +101,7 @@ def test_rows_to_predict_are_those_to_learn(tmp_path):
     for text, number in (codah, 4), (headed, 4), (swag, 2):
         (example,) = read(tmp_path, text, "a.tsv")
         assert example.context == "x" and len(example.choices) == number
-        (row,) = task().rows(str(tmp_path / "a.tsv"))
+        (row,) = task().rows_to_predict(str(tmp_path / "a.tsv"))
         unlabelled = dataclasses.replace(example, label=None)
         assert task().example_without_label(row) == unlabelled
 

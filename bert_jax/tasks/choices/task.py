@@ -159,10 +159,10 @@ class MultipleChoiceTask(FinetuningTask):
                 return f"majority position ({position})", accuracy
         return "chance", chance
 
-    def rows(self, source: str, **options: Any) -> Iterator[TableRow]:
+    def rows_to_predict(self, source: str, **options: Any) -> Iterator[TableRow]:
         if is_codah(source):
             return codah_rows(source, self.data.label_columns[0])
-        return super().rows(source, **options)
+        return super().rows_to_predict(source, **options)
 
     def example_without_label(self, row: TableRow) -> ChoiceExample:
         if "sent1" in row.values:

@@ -1,10 +1,11 @@
 """Token classification: a tag for each word, and the entities that the tags form."""
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,8 @@ from bert_jax.metrics.entities import (
     to_iobes_tag,
 )
 from bert_jax.storage.files import JsonObject
-from bert_jax.tables.lines import numbered
+from bert_jax.tables.lines import STDIN, numbered, suffix_of
+from bert_jax.tables.read import is_table
 from bert_jax.tables.rows import TableRow, missing_column_message, text_of
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import (
@@ -50,6 +52,9 @@ from bert_jax.tokenization.graphemes import whole_characters
 
 _OTHER_PREFIX = re.compile(r"[BIES][_.:/|].+|.+[-_.:/|][BIES]")
 """A tag of an entity that is not written as B-PER."""
+_COLUMNS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
+_TAGGED_WORD = re.compile(r"\S+([ \t]+\S+)*[ \t]+(O|[BILEUS]-\S+)[ \t\r]*")
+_HEAD_ROWS = 20
 PUBLISHED = (
     ("train.txt", "valid.txt", "test.txt"),
     ("train.txt", "dev.txt", "test.txt"),
@@ -81,6 +86,21 @@ class TokenClassificationTask(FinetuningTask):
 
     def texts(self, example: Sentence) -> tuple[str, ...]:
         return example.words
+
+    def rows_to_predict(self, source: str, **options: Any) -> Iterator[TableRow]:
+        rows = super().rows_to_predict(source, **options)
+        if is_table(source):
+            return rows
+        # Of standard input, a line is answered before the next one comes.
+        head = [] if source == STDIN else list(itertools.islice(rows, _HEAD_ROWS))
+        lines = [str(row.values.get(self.text_column)) for row in head]
+        tagged = [bool(_TAGGED_WORD.fullmatch(line)) for line in lines if line.strip()]
+        if suffix_of(source) in _COLUMNS or (len(tagged) > 1 and all(tagged)):
+            raise ValueError(
+                f"{source} is a file of columns, which `bert-jax evaluate` reads; "
+                "predict takes a text a line, or rows with a text or with tokens."
+            )
+        return itertools.chain(head, rows)
 
     def example_without_label(self, row: TableRow) -> Sentence:
         """Return the sentence of `tokens`, or of the text column.
