@@ -216,6 +216,18 @@ def trained_all(tmp_path_factory):
     ]
 
 
+def test_texts_are_encoded_a_few_at_a_time(trained_all):
+    """Many long ones would fill the memory: a character takes some twenty bytes."""
+    texts = [f"The judge reads {i}. " * 999 for i in range(9)]
+    for tokenizer in trained_all:
+        remaining = iter(texts)
+        ids = tokenizer.encode_each(remaining)
+        assert next(ids) == tokenizer.encode_batch(texts[:1])[0]
+        assert len([*remaining]) == 2, "seven have more than 2^17 characters"
+        assert [*tokenizer.encode_each(texts)] == tokenizer.encode_batch(texts)
+        assert [*tokenizer.encode_each([])] == []
+
+
 def test_uncased_means_the_same_for_every_kind(trained_all):
     for tokenizer in trained_all:
         plain = tokenizer.encode_batch(["the cafe, a cat"])

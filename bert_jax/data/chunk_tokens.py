@@ -15,7 +15,6 @@ from bert_jax.data.text_report import DIVIDED, SINGLE, TextReport
 from bert_jax.tables.lines import split_lines
 from bert_jax.tokenization import Tokenizer
 
-_CHARACTERS_PER_BATCH = 1 << 17
 _SPANS_PER_ROW, _MIN_SPAN = 4, 8
 
 
@@ -119,17 +118,10 @@ class _Reader:
 def _encode(
     sentences: Sequence[str], tokenizer: Tokenizer
 ) -> Iterator[tuple[str, list[int]]]:
-    """Yield the sentences that have tokens, and these; small batches save memory."""
+    """Yield the sentences that have tokens, and these."""
     encoded = [*sentences[:1], *tokenizer.after_space(sentences[1:])]
-    start = size = 0
-    for number, sentence in enumerate(encoded, 1):
-        size += len(sentence)
-        if size >= _CHARACTERS_PER_BATCH or number == len(encoded):
-            ids = tokenizer.encode_batch(encoded[start:number])
-            yield from filter(
-                lambda pair: pair[1], zip(sentences[start:number], ids, strict=True)
-            )
-            start, size = number, 0
+    ids = tokenizer.encode_each(encoded)
+    return filter(lambda pair: pair[1], zip(sentences, ids, strict=True))
 
 
 def divide(

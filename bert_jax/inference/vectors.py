@@ -86,10 +86,11 @@ class Embedder:
         vectors: list[Any] = []
         for start in range(0, len(texts), _CHUNK_TEXTS):
             chunk = [before + text for text in texts[start : start + _CHUNK_TEXTS]]
-            ids = self.model.tokenizer.encode_batch(chunk)
-            segments = [(one[:most],) for one in ids]
-            own["texts"] += len(ids)
-            own["cut"] += sum(len(one) > most for one in ids)
+            segments = []
+            for ids in self.model.tokenizer.encode_each(chunk):
+                segments.append((ids[:most],))
+                own["cut"] += len(ids) > most
+            own["texts"] += len(chunk)
             vectors += compute_texts(program, self.model, segments, batch_size, start)
             if progress:
                 progress.advance(len(chunk))

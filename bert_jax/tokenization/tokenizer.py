@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -43,6 +43,8 @@ TokenId = int | np.integer
 
 _CONFIG = "tokenizer_config.json"
 _MAX_WORD_LIMIT = (1 << 31) - 1
+_CHARACTERS_AT_ONCE = 1 << 17
+"""The library needs many bytes for each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,6 +217,17 @@ class Tokenizer:
         `RAYON_NUM_THREADS` allow; sentencepiece uses one.
         """
         return self._backend.encode_batch(texts)
+
+    def encode_each(self, texts: Iterable[str]) -> Iterator[list[int]]:
+        """Yield the ids of each text, of which those of few are in memory at a time."""
+        part, size = list[str](), 0
+        for text in texts:
+            part.append(text)
+            size += len(text)
+            if size >= _CHARACTERS_AT_ONCE:
+                yield from self.encode_batch(part)
+                part, size = [], 0
+        yield from self.encode_batch(part)
 
     def after_space(self, texts: Sequence[str]) -> Sequence[str]:
         """Return texts as they are encoded where a space stands before them.

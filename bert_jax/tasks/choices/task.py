@@ -82,13 +82,12 @@ class MultipleChoiceTask(FinetuningTask):
         """
         max_length = self.max_tokens
         num_choices = max(len(example.choices) for example in examples)
-        contexts = tokenizer.encode_batch([example.context for example in examples])
-        texts = [
+        contexts = tokenizer.encode_each(example.context for example in examples)
+        endings = tokenizer.encode_each(
             f"{example.question} {choice}" if example.question else choice
             for example in examples
             for choice in example.choices
-        ]
-        endings = iter(tokenizer.encode_batch(texts))
+        )
         rows: list[tuple[list[int], int]] = []
         cut: list[bool] = []
         for example, context in zip(examples, contexts, strict=True):

@@ -94,11 +94,11 @@ class PairRankingTask(FinetuningTask):
         """
         max_length = self.max_tokens
         num_others = len(examples[0].texts) - 1
-        first = tokenizer.encode_batch([example.texts[0] for example in examples])
-        others = tokenizer.encode_batch(
-            [text for example in examples for text in example.texts[1:]]
+        first = tokenizer.encode_each(example.texts[0] for example in examples)
+        others = tokenizer.encode_each(
+            text for example in examples for text in example.texts[1:]
         )
-        pairs = [(first[i // num_others], text) for i, text in enumerate(others)]
+        pairs = ((one, next(others)) for one in first for _ in range(num_others))
         rows, cut = join_pairs(tokenizer, pairs, max_length)
         by_example = {"cut": np.any(cut.reshape(-1, num_others), axis=1)}
         if examples[0].label is not None:

@@ -105,10 +105,10 @@ class PairVectorsTask(FinetuningTask):
         num_texts = len(examples[0].texts)
         prompts = self._prompts(examples, tokenizer)
         texts = [text for example in examples for text in example.texts]
-        ids = tokenizer.encode_batch(
-            [prompt.text + text for prompt, text in zip(prompts, texts, strict=True)]
+        ids = tokenizer.encode_each(
+            prompt.text + text for prompt, text in zip(prompts, texts, strict=True)
         )
-        rows, cut = join_pairs(tokenizer, [(one,) for one in ids], self.max_tokens)
+        rows, cut = join_pairs(tokenizer, ((one,) for one in ids), self.max_tokens)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
         if any(prompt.skip for prompt in prompts):
             skip = np.array([prompt.skip for prompt in prompts], np.int32)

@@ -131,7 +131,7 @@ class TextTask(FinetuningTask):
             require_same_number(example, examples[0])
         max_length = self.max_tokens
         columns = zip(*(example.texts for example in examples), strict=True)
-        pairs = list(zip(*map(tokenizer.encode_batch, columns), strict=True))
+        pairs = zip(*map(tokenizer.encode_each, columns), strict=True)
         rows, cut = join_pairs(tokenizer, pairs, max_length)
         by_example = {"cut": cut}
         if all(example.label is not None for example in examples):
