@@ -1,6 +1,7 @@
 """Questions and documents as rows, by hand and by their properties."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -71,6 +72,15 @@ def test_windows_cover_every_token_and_one_has_most_context(length, width, data)
             context
         )
         assert window in holding
+
+
+def test_memory_of_windows_grows_with_the_document_and_not_its_square():
+    tracemalloc.start()
+    chosen = window_of_most_context(windows(20_000, 381, 128), 20_000)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert chosen[-1] == (20_000 - 381) // 128 + 1
+    assert most < 100 * 20_000, "all 155 windows at once take 100 MB"
 
 
 def test_every_token_of_a_document_has_most_context_in_one_row():

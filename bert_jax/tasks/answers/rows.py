@@ -135,12 +135,14 @@ def window_of_most_context(
     Context is the smaller number of tokens to the left or right, plus a hundredth of
     the window's length; the first of equal windows wins, as in the code of 2018.
     """
-    position = np.arange(length)
-    # [K, length] tokens of each window before and after each token; < 0 if outside.
-    left, right = position - spans[:, :1], spans[:, 1:] - 1 - position
-    smaller = np.minimum(left, right)
-    context = smaller + 0.01 * (spans[:, 1:] - spans[:, :1])
-    return np.where(smaller >= 0, context, -1.0).argmax(axis=0)
+    index, most = np.zeros(length, np.int64), np.full(length, -1.0)
+    # One window after the other: all at once, they take K times the memory.
+    for i, (start, end) in enumerate(spans.tolist()):
+        position = np.arange(end - start)
+        context = np.minimum(position, position[::-1]) + 0.01 * len(position)
+        better = start + np.flatnonzero(context > most[start:end])
+        index[better], most[better] = i, context[better - start]
+    return index
 
 
 def token_span(
