@@ -77,6 +77,12 @@ def test_the_receipt_names_the_sources(source, mean):
         assert entry["files"] == manifest["files"]
 
 
+def test_the_card_of_its_export_names_no_import(mean, tmp_path):
+    bert_jax.load(mean).save(tmp_path / "exported")
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert "it is the mean of checkpoints of a run" in card and "imported" not in card
+
+
 @pytest.mark.slow
 def test_every_command_loads_it(mean, tmp_path, small_config, capsys):
     bert = bert_jax.load(mean)

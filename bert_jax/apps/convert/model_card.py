@@ -8,6 +8,8 @@ from etils import epath
 from bert_jax.apps.convert.origin import Origin
 from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config.embedding import Embedding
+from bert_jax.formats.imported import RECEIPT
+from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import MANIFEST, read_manifest
@@ -67,6 +69,12 @@ from sentence_transformers import CrossEncoder
 
 model = CrossEncoder(".")
 print(model.predict([("Was it dark?", "It was dark."), ("Who?", "It rained.")]))"""
+_MADE = {
+    "mean_of": "none of its own: it is the mean of checkpoints of a run of bert_jax",
+    "layers": "none of its own: it has some layers of another model",
+    "words": "none of its own: it is another model, with more words or positions",
+}
+"""By the key of a conversion's receipt that no import has."""
 _PAIR_OBJECTIVES = {
     "nsp": "whether the second segment follows or is random",
     "sop": "whether two segments are in order or swapped",
@@ -176,7 +184,9 @@ def _describe_embedding(embedding: Embedding) -> str:
 def _training(model: Model, run: epath.Path | None) -> JsonObject:
     """Return facts about the run that made the checkpoint."""
     if model.imported:
-        return {"Training": "not in bert_jax; it was imported"}
+        receipt = read_object_or_empty(model.directory / RECEIPT)
+        made = [text for key, text in _MADE.items() if key in receipt]
+        return {"Training": "".join(made) or "not in bert_jax; it was imported"}
     facts, step = {}, 0
     if (model.directory / MANIFEST).exists():  # a loaded model may have lost it
         step = read_manifest(model.directory)["step"]
