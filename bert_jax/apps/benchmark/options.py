@@ -55,6 +55,14 @@ class InferenceOptions(RowOptions):
     threads: int | None = None
     """Threads of PyTorch on a CPU; None: one per core."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(
+            bool(self.compare) or not self.torch_compile,
+            "torch_compile=True has no effect without compare; pass --compare torch, "
+            "too, or leave it out.",
+        )
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepOptions:

@@ -112,6 +112,11 @@ OPTIONS = [
         words("benchmark", "train", "--model", "huge"),
         ("huge", "base"),
     ),
+    Case(
+        "benchmark-torch-compile-alone",
+        words("benchmark", "train", "--torch-compile"),
+        ("torch_compile=True has no effect without compare; pass --compare torch",),
+    ),
     Case("benchmark-unknown-option", words("benchmark", "train", "--zz"), ("--zz",)),
     Case(
         "finetune-task",
