@@ -32,6 +32,13 @@ class TextConfig(CheckedConfig):
     """Stop at text that cannot be decoded; else its bad bytes are replaced and counted.
     Text is UTF-8, or as the byte order mark of its file says."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        is_tfds = any(name.startswith("tfds:") for name in self.input)
+        for name in ("tfds_split", "tfds_data_dir"):
+            why_not = "an input that is not tfds:NAME; leave it out."
+            self.require_effect(name, is_tfds, why_not)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
 class VocabularyConfig(TextConfig):

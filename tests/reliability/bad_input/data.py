@@ -142,6 +142,7 @@ OPTIONS: dict[str, tuple[tuple[dict[str, str], tuple[str, ...]], ...]] = {
         ({"vocab_size": "6"}, ("vocab_size=6", "use at least")),
         ({"vocab_size": "20000000"}, ("at most 16777216",)),
         ({"sample_sentences": "0"}, ("sample_sentences=0",)),
+        ({"tfds_split": "test"}, ("tfds_split=test has no effect with an input",)),
         ({"seed": "-1"}, ("seed=-1",)),
         ({"input": "/dev/zero"}, ("/dev/zero", "not a regular file")),
         ({"output": "gs://bucket/out"}, ("not a local directory",)),
