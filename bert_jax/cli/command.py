@@ -18,7 +18,7 @@ from bert_jax.config.files import load_config as load_config
 from bert_jax.config.model import TASK_FIELDS
 from bert_jax.config.representation import field_descriptions
 from bert_jax.config.serialization import with_changes
-from bert_jax.terminal.messages import UsageError
+from bert_jax.terminal.messages import UsageError, warn
 
 if TYPE_CHECKING:
     from tyro.constructors import ConstructorRegistry
@@ -123,18 +123,17 @@ def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT
     return ruled if names and config.masking.max_predictions == number else config
 
 
-def require_masked(config: PretrainConfig, arguments: Sequence[str]) -> None:
-    """Raise UsageError for an option of the masking that a run does not read."""
-    names = named_options(arguments)
-    named = sorted(name for name in names if name.startswith("--masking."))
-    why_not = "--objective causal_lm, which masks nothing; leave it out"
+def warn_of_unread_masking(config: PretrainConfig, arguments: Sequence[str]) -> None:
+    """Warn of each named option of the masking that a run does not read."""
+    names = [name for name in named_options(arguments) if name.startswith("--masking.")]
+    reason = "--objective causal_lm masks nothing"
     if config.objective == "masked_lm":
-        spans = "--masking.max-span", "--masking.span-probability"
-        named = [name for name in named if name in spans]
-        why_not = f"--masking.unit {config.masking.unit}; choose span, or leave it out"
-        named *= config.masking.unit != "span"
-    if named:
-        raise UsageError(f"{' and '.join(named)}: without effect with {why_not}.")
+        spans = {"--masking.max-span", "--masking.span-probability"}
+        names = [name for name in names if name in spans]
+        reason = f"--masking.unit is {config.masking.unit}"
+        names *= config.masking.unit != "span"
+    for name in sorted(names):
+        warn(f"{name} has no effect: {reason}.")
 
 
 def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:

@@ -10,6 +10,7 @@ from bert_jax.cli.finetuning import FinetuneOptions, read_finetune
 from bert_jax.cli.help import HELPS, TASKS
 from bert_jax.cli.main import main
 from bert_jax.cli.names import options_of
+from bert_jax.cli.pretraining import PretrainOptions, read_pretrain
 from bert_jax.cli.readers import READ_BY, is_read
 from bert_jax.cli.verbs import VERBS
 
@@ -168,6 +169,22 @@ def test_an_option_that_needs_another_one_is_said(words, other, reason, caplog):
     assert not caplog.text
     read_finetune(FinetuneOptions, words.split(), "finetune")
     assert f"{words.split()[1]} has no effect: {reason}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--masking.max-span 3", "max-span has no effect: --masking.unit is token."),
+        ("--masking.unit span --masking.max-span 3", ""),
+        (
+            "--objective causal_lm --model.attention causal --masking.rate .3",
+            "--masking.rate has no effect: --objective causal_lm masks nothing.",
+        ),
+    ],
+)
+def test_options_of_the_masking_that_are_not_read_are_said(words, says, caplog):
+    read_pretrain(PretrainOptions, words.split(), "pretrain")
+    assert says in caplog.text and bool(says) == bool(caplog.text)
 
 
 @pytest.mark.parametrize("name", ["squad-v2", "conll2003"])

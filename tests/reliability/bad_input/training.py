@@ -246,18 +246,6 @@ CASES = [
         tuned("--reinitialise-layers", "1", "--optimizer.frozen-layers", "1"),
         ("reinitialise_layers=1 and optimizer.frozen_layers=1 overlap", "lower one"),
     ),
-    *(
-        Case(f"masking-{number}", pretrain(*options.split()), (message,))
-        for number, (options, message) in enumerate(
-            (
-                ("--masking.max-span 3", "without effect with --masking.unit token;"),
-                (
-                    "--objective causal_lm --model.attention causal --masking.rate .3",
-                    "--masking.rate: without effect with --objective causal_lm, which",
-                ),
-            )
-        )
-    ),
     Case(
         "warmup-share-beside-steps",
         pretrain("--optimizer.warmup-share", "0.05"),
