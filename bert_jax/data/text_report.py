@@ -309,6 +309,6 @@ def unprinted(text: str) -> Iterator[tuple[str, str, int]]:
 def count_unknown(tokenizer: Tokenizer, texts: Sequence[str]) -> TextReport:
     """Return the tokens and [UNK] of texts, with their causes, and what is removed."""
     report = TextReport()
-    for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+    for text, ids in zip(texts, tokenizer.encode_each(texts), strict=True):
         report.add_tokens(tokenizer, text, ids)
     return report

@@ -37,7 +37,7 @@ def text_inputs(
     require(bool(parts), "texts is empty; give at least one.")
     is_whole = isinstance(length, int | np.integer) and length >= 8
     require(is_whole, f"length={length!r:.80} must be at least 8, and a whole number.")
-    columns = [tokenizer.encode_batch(column) for column in zip(*parts, strict=True)]
+    columns = [tokenizer.encode_each(column) for column in zip(*parts, strict=True)]
     rows = [
         join_pair(tokenizer, *segments, max_length=length)
         for segments in zip(*columns, strict=True)
