@@ -8,6 +8,7 @@ from typing import TypeVar
 import jax
 
 from bert_jax.config import PretrainConfig
+from bert_jax.config.files import load_config
 from bert_jax.config.serialization import to_dict, with_changes
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
@@ -139,7 +140,7 @@ def open_for(
 
 
 def pretrain(
-    config: PretrainConfig,
+    config: PretrainConfig | str,
     workdir: str | os.PathLike[str],
     extend: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -149,6 +150,7 @@ def pretrain(
     """Pretrain in `workdir`; the same call again resumes the run.
 
     Args:
+        config: or the name or the file of one, as `bert-jax pretrain` takes it.
         extend: allow more steps or fewer, or another learning rate, than the run in
             `workdir` had so far.
         callbacks: called at each line of the log and each checkpoint.
@@ -170,6 +172,8 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     with raise_on_all_processes():
+        if isinstance(config, str):
+            config = load_config(config, PretrainConfig)
         require_loggers(config)
         Callbacks(callbacks)  # a wrong one is refused first
         require_hours(hours, extend)

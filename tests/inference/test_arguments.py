@@ -97,6 +97,7 @@ REFUSED = [
     ('bert.embed(["a"], batch_size=True)', "batch_size=True must be at least 1"),
     ("bert_jax.evaluate(bert, batch_size=True)", "batch_size=True must be at least 1"),
     ("bert_jax.evaluate(bert, compute_metrics=3)", "_metrics=3 must be a function"),
+    ('bert_jax.pretrain("bert-tiny-128", "w")', "data.path is empty; pass --data.path"),
     ('bert_jax.finetune_runs("cola", "w", 0)', "seeds=0 must be at least 1, and"),
     ('bert_jax.load(b"a")', "path=b'a' must be a path or a name"),
     (
