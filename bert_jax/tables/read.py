@@ -235,16 +235,14 @@ def _separator(
         head[-1] = "\n"
         delimiter = delimiter or match[1]
     separator = _NAMED.get(delimiter, delimiter) or usual
-    if head and _num_fields(head[-1], separator) == 1:
+    if head and not delimiter and _num_fields(head[-1], usual) == 1:
         counts = {mark: _num_fields(head[-1], mark) for mark in _OTHERS}
         best = max(counts, key=lambda mark: counts[mark])
         if counts[best] > 1:
-            how = f"and it is read by {separator!r}"  # as of a run of other files
-            if not delimiter:
-                separator, how = best, "and so it is read"
+            separator = best
             notify(
-                f"{name}: its header is separated by {_OTHERS[best]}, {how}; "
-                "--delimiter names another one."
+                f"{name}: its header is separated by {_OTHERS[best]}, and so it is "
+                "read; --delimiter names another one."
             )
     return separator, usual == "," or separator != "\t"
 

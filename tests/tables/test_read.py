@@ -150,14 +150,6 @@ def test_a_separator_that_is_named_is_not_told(
     assert capsys.readouterr().err == ""
 
 
-def test_a_separator_that_the_header_lacks_is_told(tmp_path, capsys):
-    (tmp_path / "a.csv").write_text("text,label\n1;5,a\n")
-    with pytest.raises(ValueError, match="line 2 has 2 fields; the header has 1"):
-        read_table(str(tmp_path / "a.csv"), ";")
-    line = capsys.readouterr().err
-    assert "its header is separated by commas, and it is read by ';'; --del" in line
-
-
 def test_one_column_whose_quoted_name_has_a_separator(tmp_path, capsys):
     assert values(tmp_path, "a.csv", '"a;b"\n1;2\n') == [{"a;b": "1;2"}]
     assert capsys.readouterr().err == ""
