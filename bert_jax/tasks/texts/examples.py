@@ -76,10 +76,11 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     for columns in glue_columns + DEFAULT_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
-    raise ValueError(
-        f"{row.where} has the columns {column_names(row.values)}; name those with "
-        "the text by --text-column."
-    )
+    problem = f"{row.where} has the columns {column_names(row.values)}; name those with"
+    hint = ""
+    if config.delimiter and len(row.values) == 1:  # perhaps that of a run's own files
+        hint = f" {config.delimiter!r} separates them; --delimiter names another mark."
+    raise ValueError(f"{problem} the text by --text-column.{hint}")
 
 
 def example_without_label(row: TableRow, config: ExamplesConfig) -> TextExample:

@@ -48,6 +48,11 @@ TEXTS = [
         ("line 2 has the columns text;label; name those with the text",),
     ),
     Case(
+        "E-columns-parted-by-commas",
+        finetune(GOOD, "--delimiter", ";"),
+        ("by --text-column. ';' separates them; --delimiter names another mark.",),
+    ),
+    Case(
         "E-json-field-near-miss",
         finetune(objects(), "--label-column", "labels", name="a.jsonl"),
         ("a.jsonl, line 1 has no labels; its columns are text, label. Did you mean",),
