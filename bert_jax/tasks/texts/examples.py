@@ -76,11 +76,13 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     for columns in glue_columns + DEFAULT_COLUMNS:
         if set(columns) <= row.values.keys():
             return columns
-    problem = f"{row.where} has the columns {column_names(row.values)}; name those with"
     hint = ""
     if config.delimiter and len(row.values) == 1:  # perhaps that of a run's own files
-        hint = f" {config.delimiter!r} separates them; --delimiter names another mark."
-    raise ValueError(f"{problem} the text by --text-column.{hint}")
+        hint = f", or what separates columns, now {config.delimiter!r}, by --delimiter"
+    raise ValueError(
+        f"{row.where} has the columns {column_names(row.values)}; name those with "
+        f"the text by --text-column{hint}."
+    )
 
 
 def example_without_label(row: TableRow, config: ExamplesConfig) -> TextExample:

@@ -50,7 +50,7 @@ TEXTS = [
     Case(
         "E-columns-parted-by-commas",
         finetune(GOOD, "--delimiter", ";"),
-        ("by --text-column. ';' separates them; --delimiter names another mark.",),
+        ("--text-column, or what separates columns, now ';', by --delimiter.",),
     ),
     Case(
         "E-json-field-near-miss",
