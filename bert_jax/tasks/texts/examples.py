@@ -78,10 +78,10 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
             return columns
     hint = ""
     if config.delimiter and len(row.values) == 1:  # perhaps that of a run's own files
-        hint = f", or what separates columns, now {config.delimiter!r}, by --delimiter"
+        hint = f"(--delimiter is {config.delimiter!r}) "
     raise ValueError(
         f"{row.where} has the columns {column_names(row.values)}; name those with "
-        f"the text by --text-column{hint}."
+        f"the text {hint}by --text-column."
     )
 
 

@@ -50,7 +50,7 @@ TEXTS = [
     Case(
         "E-columns-parted-by-commas",
         finetune(GOOD, "--delimiter", ";"),
-        ("--text-column, or what separates columns, now ';', by --delimiter.",),
+        ("name those with the text (--delimiter is ';') by --text-column.",),
     ),
     Case(
         "E-json-field-near-miss",
