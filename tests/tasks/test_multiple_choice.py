@@ -106,6 +106,15 @@ def test_rows_to_predict_are_those_to_learn(tmp_path):
         assert task().example_without_label(row) == unlabelled
 
 
+@pytest.mark.parametrize("mark", [";", ","])
+def test_swags_columns_in_a_tsv_may_be_separated_by_another_mark(mark, tmp_path):
+    header = mark.join(["sent1", "sent2", "ending0", "ending1", "label"])
+    (example,) = read(tmp_path, f"{header}\n{mark.join('xyab1')}\n", "a.tsv")
+    (row,) = task().rows_to_predict(str(tmp_path / "a.tsv"))
+    unlabelled = dataclasses.replace(example, label=None)
+    assert task().example_without_label(row) == unlabelled
+
+
 def test_lines_of_json(tmp_path):
     rows = [
         {"context": "a", "question": "b?", "choices": ["c", "d", "e"], "answer": 1},

@@ -90,7 +90,8 @@ def is_codah(path: str) -> bool:
         return False
     require_file(path, "name a .csv, .tsv or .jsonl.")
     _, fields = next(tab_separated(Path(path)), (1, []))
-    return "sent1" not in fields
+    # The columns of a table may be separated by another mark, or quoted.
+    return not any("sent1" in field for field in fields)
 
 
 def codah_rows(path: str, label_column: str = "label") -> Iterator[TableRow]:
