@@ -8,6 +8,9 @@ import threading
 import types
 from multiprocessing.context import SpawnContext, SpawnProcess
 
+_STARTING = threading.Lock()
+"""Held while the main module is hidden: two threads could each restore the other's."""
+
 
 class _Worker(SpawnProcess):
     """A process that does not run the program's main module again.
@@ -16,12 +19,13 @@ class _Worker(SpawnProcess):
     """
 
     def start(self) -> None:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")  # of no file
-        try:
-            super().start()
-        finally:
-            sys.modules["__main__"] = main
+        with _STARTING:
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = types.ModuleType("__main__")  # of no file
+            try:
+                super().start()
+            finally:
+                sys.modules["__main__"] = main
 
 
 class WorkerContext(SpawnContext):
