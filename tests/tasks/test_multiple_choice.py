@@ -207,6 +207,13 @@ def test_lines_of_json(tmp_path):
             "line 1: choice 1 is",
         ),
         ("a.jsonl", '{"choices": ["b", "c"]}', "line 1 has no context; its columns"),
+        *(
+            ("a.jsonl", f'{{"context": {text}, "choices": ["b", "c"]}}', says)
+            for text, says in (
+                (r'"\ud83d"', "line 1: context holds half of a surrogate pair"),
+                ('" "', "line 1: context is empty; write a text, or drop it"),
+            )
+        ),
         (
             "a.jsonl",
             '{"context": "a", "choices": ["b", "c"], "label": true}',

@@ -114,6 +114,8 @@ def _codah_values(fields: Sequence[str], label_column: str, where: str) -> JsonO
         rule = f"{len(fields)} fields; it must have 7: {_CODAH_FIELDS}."
         raise ValueError(f"{where} has {rule}")
     category, context, *choices, label = fields
+    if not context.strip():
+        raise ValueError(f"{where}: the context is {context!r:.40}; it must be a text.")
     texts = {"category": category, "context": context, "choices": choices}
     return {label_column: _label_index(label, where) if label else None} | texts
 
@@ -148,9 +150,8 @@ def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
     Raises:
         ValueError: a field is missing, or has the wrong type.
     """
-    for name in ("choices", "context"):
-        if name not in row.values:
-            raise ValueError(missing_column_message(row.where, name, row.values))
+    if "choices" not in row.values:
+        raise ValueError(missing_column_message(row.where, "choices", row.values))
     choices = row.values["choices"]
     if not isinstance(choices, list) or len(choices) < 2:
         raise ValueError(
@@ -158,7 +159,7 @@ def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
             "texts."
         )
     question, label = _optional_text(row, "question"), row.values.get(label_column)
-    return _example(row, row.values["context"], choices, label, question)
+    return _example(row, text_of(row, "context"), choices, label, question)
 
 
 def _optional_text(row: TableRow, column: str) -> str:
@@ -166,7 +167,7 @@ def _optional_text(row: TableRow, column: str) -> str:
 
 
 def _example(
-    row: TableRow, context: Any, choices: Sequence[Any], label: Any, question: str = ""
+    row: TableRow, context: str, choices: Sequence[Any], label: Any, question: str = ""
 ) -> ChoiceExample:
     for i, text in enumerate([context, *choices]):
         if not isinstance(text, str) or not text.strip() or HALF_CHARACTER.search(text):
