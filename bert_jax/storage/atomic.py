@@ -55,7 +55,7 @@ def require_empty(output: epath.Path) -> None:
 
 
 def require_new(output: epath.Path) -> None:
-    """Raise FileExistsError or OSError unless `atomic_directory` can make `output`.
+    """Raise OSError or ValueError unless `atomic_directory` can make `output`.
 
     An empty directory is replaced, which a volume's own and the current one cannot be.
     """
