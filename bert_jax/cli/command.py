@@ -18,7 +18,7 @@ from bert_jax.config.files import load_config as load_config
 from bert_jax.config.model import TASK_FIELDS
 from bert_jax.config.representation import field_descriptions
 from bert_jax.config.serialization import with_changes
-from bert_jax.terminal.messages import UsageError, warn
+from bert_jax.terminal.messages import UsageError, say
 
 if TYPE_CHECKING:
     from tyro.constructors import ConstructorRegistry
@@ -123,8 +123,8 @@ def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT
     return ruled if names and config.masking.max_predictions == number else config
 
 
-def warn_of_unread_masking(config: PretrainConfig, arguments: Sequence[str]) -> None:
-    """Warn of each named option of the masking that a run does not read."""
+def say_unread_masking(config: PretrainConfig, arguments: Sequence[str]) -> None:
+    """Print which of the named options of the masking a run does not read."""
     names = [name for name in named_options(arguments) if name.startswith("--masking.")]
     reason = "--objective causal_lm masks nothing"
     if config.objective == "masked_lm":
@@ -133,7 +133,7 @@ def warn_of_unread_masking(config: PretrainConfig, arguments: Sequence[str]) -> 
         reason = f"--masking.unit is {config.masking.unit}"
         names *= config.masking.unit != "span"
     for name in sorted(names):
-        warn(f"{name} has no effect: {reason}.")
+        say(f"{name} has no effect: {reason}.")
 
 
 def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:

@@ -11,7 +11,7 @@ import tyro
 from bert_jax.cli.command import (
     option_value,
     parse,
-    warn_of_unread_masking,
+    say_unread_masking,
     with_ruled_predictions,
 )
 from bert_jax.cli.finetuning import with_named_rate
@@ -80,7 +80,7 @@ def read_fork(
         config = with_ruled_predictions(config, arguments)
         first = options_class(config=config, **names)  # type: ignore[arg-type]
         options = parse(options_class, arguments, verb, first)
-        warn_of_unread_masking(options.config, arguments)
+        say_unread_masking(options.config, arguments)
     if options.source != source:
         raise UsageError(_USAGE)
     return options

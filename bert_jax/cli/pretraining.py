@@ -13,7 +13,7 @@ from bert_jax.cli.command import (
     load_config,
     option_value,
     parse,
-    warn_of_unread_masking,
+    say_unread_masking,
     without_resolved,
 )
 from bert_jax.cli.start import (
@@ -81,7 +81,8 @@ def read_pretrain(
     config = with_named_share(config, arguments)
     default = options_class(config=config, named_shape=named_shape)
     options = parse(options_class, arguments, verb, default)
-    warn_of_unread_masking(options.config, arguments)
+    if not options.print_config:
+        say_unread_masking(options.config, arguments)
     return options
 
 

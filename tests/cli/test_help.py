@@ -1,5 +1,6 @@
 """A help that one can take in, and the refusal of options that nothing reads."""
 
+import json
 import re
 import shlex
 
@@ -185,6 +186,12 @@ def test_an_option_that_needs_another_one_is_said(words, other, reason, caplog):
 def test_options_of_the_masking_that_are_not_read_are_said(words, says, caplog):
     read_pretrain(PretrainOptions, words.split(), "pretrain")
     assert says in caplog.text and bool(says) == bool(caplog.text)
+
+
+def test_what_is_said_is_beside_no_error_and_no_configuration(refused, capsys):
+    words = ("pretrain", "--masking.max-span", "3")
+    assert "nowhere" in refused(*words, "--data.path", "nowhere", "--workdir", "run")
+    assert json.loads(printed(capsys, *words, "--print-config"))
 
 
 @pytest.mark.parametrize("name", ["squad-v2", "conll2003"])
