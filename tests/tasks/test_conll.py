@@ -119,13 +119,6 @@ def test_lines_of_json(tmp_path):
 NAMES = ("O", "B-PER", "I-PER", "B-LOC")
 
 
-def test_rows_that_start_a_document_are_no_sentences(tmp_path):
-    start = '{"tokens": ["-DOCSTART-"], "tags": ["O"]}'
-    text = f'{start}\n{{"tokens": ["a"], "tags": ["B-X"]}}\n{start}\n'
-    (sentence,) = read_sentences(written(tmp_path, text, "a.jsonl"))
-    assert sentence.words == ("a",) and sentence.where(0).endswith("a.jsonl, line 2")
-
-
 @pytest.mark.parametrize("suffix", ["jsonl", "JSONL", "parquet"])
 def test_tags_that_are_numbers(tmp_path, suffix):
     """As in the datasets of a hub, whose names stand elsewhere."""

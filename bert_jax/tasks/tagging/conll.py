@@ -21,7 +21,7 @@ from bert_jax.tables.rows import TableRow, missing_column_message
 
 TAG_FIELDS = ("tags", "ner_tags")
 DOCSTART = "-DOCSTART-"
-"""A line that begins with it, or a row of it, separates documents; it is no word."""
+"""A line that begins with it separates documents; it holds no word."""
 
 _BLANKS = " \t\r"
 _GAP = re.compile("[ \t]+")
@@ -301,10 +301,9 @@ def _read_rows(
         return dataclasses.replace(sentence, path=path, line=number)
 
     rows = table_rows(path)
-    parsed = parse_rows(
+    sentences = parse_rows(
         path, rows, parse, skip_damaged, has_label=lambda one: one.tags is not None
     )
-    sentences = [one for one in parsed if one.words != (DOCSTART,)]
     for sentence in sentences:
         if (sentence.tags is None) != (sentences[0].tags is None):
             content = "no tags" if sentence.tags is None else "tags"
