@@ -104,6 +104,9 @@ def test_rows_to_predict_are_those_to_learn(tmp_path):
         (row,) = task().rows_to_predict(str(tmp_path / "a.tsv"))
         unlabelled = dataclasses.replace(example, label=None)
         assert task().example_without_label(row) == unlabelled
+    (tmp_path / "a.tsv").write_text(codah.replace("3", "?"))
+    (row,) = task().rows_to_predict(str(tmp_path / "a.tsv"))
+    assert task().example_without_label(row).context == "x", "its label is not needed"
 
 
 @pytest.mark.parametrize("mark", [";", ","])

@@ -393,6 +393,8 @@ def test_a_model_in_io_is_scored_by_files_in_other_schemes():
     assert scores["f1"] == scores["accuracy"] == 1
     scores = task(labels).official_scores(Predictions(examples, values))
     assert scores["precision"] == 2 / 3 and scores["recall"] == 1 / 2
+    (line,) = task(labels).label_warnings(examples)
+    assert "entities of one type that touch are learned as one" in line
 
 
 @given(

@@ -117,7 +117,7 @@ def _codah_values(fields: Sequence[str], label_column: str, where: str) -> JsonO
     if not context.strip():
         raise ValueError(f"{where}: the context is {context!r:.40}; it must be a text.")
     texts = {"category": category, "context": context, "choices": choices}
-    return {label_column: _label_index(label, where) if label else None} | texts
+    return {label_column: label or None} | texts
 
 
 def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:

@@ -155,6 +155,12 @@ class TokenClassificationTask(FinetuningTask):
                 f"Tags such as {min(others)!a} are learned as plain labels, and scored "
                 "by accuracy alone; if they are of entities, write them as B-PER."
             )
+        tags = itertools.chain.from_iterable(one.tags or () for one in examples)
+        if learned_scheme(self.model) == "IO" and any(tag[:2] == "B-" for tag in tags):
+            lines.append(
+                "The labels have no B-: entities of one type that touch are learned as "
+                "one; --data.labels with B-, too, keeps them apart."
+            )
         return lines
 
     def check(self, examples: Sequence[Sentence]) -> None:
