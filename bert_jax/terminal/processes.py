@@ -12,7 +12,7 @@ _STARTING = threading.Lock()
 """Held while the main module is hidden: two threads could each restore the other's."""
 
 
-class _Worker(SpawnProcess):
+class _HiddenMain(SpawnProcess):
     """A process that does not run the program's main module again.
 
     Else a script without `if __name__ == "__main__"` would begin once more in each.
@@ -31,7 +31,7 @@ class _Worker(SpawnProcess):
 class WorkerContext(SpawnContext):
     """Starts workers; a fork of a process with threads may deadlock."""
 
-    Process = _Worker
+    Process = _HiddenMain
 
 
 def num_cores() -> int:
