@@ -70,13 +70,14 @@ def read_finetune(
             "task; name one of them, as the first word."
         )
     require_used(options, arguments, verb, options.config.task)
-    _require_no_columns(options.config.data)
+    _require_own_columns(options.config.data)
     if not options.print_config:
         _say_effects(options, names, name if is_record else "")
     return options
 
 
-def _require_no_columns(data: ExamplesConfig) -> None:
+def _require_own_columns(data: ExamplesConfig) -> None:
+    """Raise UsageError if columns are named for GLUE's files, which have their own."""
     columns = (data.text_columns, data.label_column, data.delimiter)
     if data.glue and columns != ((), "label", ""):
         raise UsageError(

@@ -68,7 +68,7 @@ def parse_rows(
     parse: Callable[[TableRow], T],
     skip_damaged: bool,
     noun: str = "rows",
-    has_label: Callable[[T], bool] = bool,
+    has_label: Callable[[T], bool] = lambda _: True,
 ) -> list[T]:
     """Return what `parse` makes of the rows of a file that is learned from or scored.
 
