@@ -150,7 +150,7 @@ def open_dataset(
     Raises:
         FileNotFoundError: there is no manifest: the dataset is absent or unfinished.
         DamagedError: a file is missing or differs from the manifest.
-        ValueError: the dataset has another format version, or is a model.
+        ValueError: it has another format version, or is a model or a file.
     """
     root = open_directory(path)
     try:
@@ -158,6 +158,8 @@ def open_dataset(
         manifest = read_manifest(root)
     except FileNotFoundError as error:
         _require_no_model(root)
+        made = "a dataset is a directory that `bert-jax prepare` makes of text."
+        require(not root.is_file(), f"{root} is a file; {made}")
         raise FileNotFoundError(f"{error} Make it with `bert-jax prepare`.") from error
     if "shards" not in manifest:
         _require_no_model(root)

@@ -95,6 +95,8 @@ def examples_of(task: FinetuningTask, part: str) -> list[Example]:
     data = task.data
     if data.path:
         return task.read(part)
+    rule = "must be validation or test."
+    require(part in ("validation", "test"), f"part={quoted(part)} {rule}")
     if part == "test" and data.test:
         return task.read(data.test)
     if part != "validation":

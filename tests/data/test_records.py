@@ -178,6 +178,13 @@ def test_an_unfinished_dataset_is_refused(root):
         open_dataset(root)
 
 
+def test_a_text_file_is_refused_as_a_dataset(tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("A sentence.")
+    with pytest.raises(ValueError, match="corpus.txt is a file; .* `bert-jax prepare`"):
+        open_dataset(path)
+
+
 def test_a_foreign_manifest_is_refused(root):
     (root / MANIFEST).write_text('{"files": []}')
     with pytest.raises(DamagedError, match="has no format_version|altered"):

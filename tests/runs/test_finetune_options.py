@@ -156,6 +156,8 @@ def test_a_score_of_ones_own_selects_the_checkpoint(
     tested = {name.removeprefix("test_"): scores[name] for name in sorted(scores)}
     assert printed == pytest.approx({name: tested[name] for name in printed})
     plain, _ = evaluate(tmp_path / "run", part="test")
+    with pytest.raises(ValueError, match="part='dev' must be validation or test"):
+        evaluate(tmp_path / "run", part="dev")
     # One file is named, and is the one that is scored.
     for options, message in (
         (
