@@ -26,6 +26,7 @@ from bert_jax.runs.finetuning_examples import (
 from bert_jax.runs.init_from import pin_source, require_layers
 from bert_jax.runs.teacher import finetuning_teacher
 from bert_jax.runs.workdir import require_same_verb
+from bert_jax.tasks.answers.task import QuestionAnsweringTask
 from bert_jax.tasks.class_names import class_finder, named_as
 from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.example_report import example_lines
@@ -38,6 +39,7 @@ from bert_jax.tasks.lengths import (
     row_length,
 )
 from bert_jax.tasks.pairs.prompts import chosen_embedding
+from bert_jax.tasks.pairs.ranking import RELEVANCE
 from bert_jax.tasks.pairs.vectors import PairVectorsTask
 from bert_jax.tasks.predictions import Example, Split
 from bert_jax.tasks.splits import match_splits, read_splits
@@ -289,11 +291,24 @@ def with_model(
 
 
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:
-    """Return the parameters without the classifier, if its head or labels differ."""
-    if (source.head, source.labels) == (model.head, model.labels):
-        mean, deviation = model.target_mean, model.target_deviation
-        return with_targets(source, params, mean, deviation)[1]
-    return {name: leaves for name, leaves in params.items() if name != "classifier"}
+    """Return the parameters without the classifier, if its head or classes differ.
+
+    Else its outputs have the order of the model's classes. The labels of a reranker and
+    of question answering are no names of classes.
+    """
+    is_same = set(source.labels) == set(model.labels)
+    is_nameless = model.head == QuestionAnsweringTask.head or (
+        model.labels == (RELEVANCE,) and len(source.labels) == 1
+    )
+    if source.head != model.head or not (is_same or is_nameless):
+        return {name: leaves for name, leaves in params.items() if name != "classifier"}
+    mean, deviation = model.target_mean, model.target_deviation
+    params = with_targets(source, params, mean, deviation)[1]
+    if source.labels == model.labels or is_nameless:
+        return params
+    order = [source.labels.index(name) for name in model.labels]
+    dense = {k: v[..., order] for k, v in params["classifier"]["dense"].items()}
+    return params | {"classifier": {"dense": dense}}
 
 
 def without_top(params: Params, config: FinetuneConfig) -> Params:

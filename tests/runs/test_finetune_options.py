@@ -12,11 +12,13 @@ from run_helpers import classifier_config, logged_lines
 
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
+from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.runs.finetuning import finetune
-from bert_jax.runs.finetuning_setup import finetuning_model
+from bert_jax.runs.finetuning_setup import finetuning_model, without_head
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.own_metrics import own_scores
+from bert_jax.tasks.pairs.ranking import RELEVANCE
 from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.texts.examples import TextExample
 
@@ -277,3 +279,32 @@ def test_a_model_keeps_its_names_of_the_same_classes(labels):
     examples = [TextExample(("x",), label) for label in labels]
     model = finetuning_model(config, task, source, examples, epath.Path("run"))
     assert model.labels == own
+
+
+@pytest.mark.parametrize(
+    ("head", "before", "now", "outputs"),
+    [
+        ("question_answering", (), ANSWERABLE_LABELS, [0, 1]),
+        ("question_answering", ANSWERABLE_LABELS, (), [0, 1]),
+        ("sequence_classification", ("LABEL_0",), (RELEVANCE,), [0]),
+        ("sequence_classification", ("a", "b"), (RELEVANCE,), None),
+        ("sequence_classification", ("price",), ("stars",), None),
+        ("sequence_classification", ("a", "b", "c"), ("b", "c", "a"), [1, 2, 0]),
+        ("token_classification", ("O", "B-PER"), ("B-PER", "O"), [1, 0]),
+        ("token_classification", ("O", "B-PER"), ("O", "I-PER"), None),
+    ],
+)
+def test_a_trained_head_is_kept_if_its_outputs_mean_the_same(
+    head, before, now, outputs
+):
+    source, model = (
+        BertConfig.tiny(head=head, labels=names) for names in (before, now)
+    )
+    numbers = np.arange(len(before) or 2)
+    dense = {"kernel": np.stack([numbers, numbers]), "bias": numbers}
+    params = {"encoder": {}, "classifier": {"dense": dense}}
+    kept = without_head(params, source, model).get("classifier")
+    assert (kept is None) == (outputs is None)
+    if kept is not None:
+        assert kept["dense"]["kernel"].tolist() == [outputs, outputs]
+        assert kept["dense"]["bias"].tolist() == outputs
