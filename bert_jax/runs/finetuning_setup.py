@@ -132,10 +132,13 @@ def load_start(
     model = load_pretrained(config.init_from, config.allow_extra)
     num_layers = model.config.num_hidden_layers
     fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
+    name = f"reinitialise_layers={fresh}"
+    if config.from_scratch:
+        fresh, name = num_layers, "from_scratch=True"
     require(
         not (fresh and frozen) or fresh + frozen <= num_layers,
-        f"reinitialise_layers={fresh} and optimizer.frozen_layers={frozen} overlap in "
-        f"{num_layers} layers: new ones would stay as they are drawn; lower one.",
+        f"{name} and optimizer.frozen_layers={frozen} overlap in {num_layers} layers: "
+        "new ones would stay as they are drawn; lower one, or leave it out.",
     )
     # The configuration of a run that has begun may be given for another one.
     split = config.data.split if config.data.fingerprint else "stratified"

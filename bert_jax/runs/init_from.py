@@ -311,13 +311,20 @@ def _seed_note(source: epath.Path, config: RunConfig) -> str:
     )
 
 
-def require_layers(config: RunConfig, model: BertConfig) -> None:
-    """Raise ValueError if more layers are frozen than the model has."""
+def require_layers(
+    config: RunConfig, model: BertConfig, is_random: bool = False
+) -> None:
+    """Raise ValueError if more layers are frozen than the model has, or random ones."""
     frozen, layers = config.optimizer.frozen_layers, model.num_hidden_layers
     require(
         frozen <= layers,
         f"optimizer.frozen_layers={frozen} but the model has {layers} layers; pass at "
         "most that.",
+    )
+    require(
+        not (frozen and is_random),
+        f"optimizer.frozen_layers={frozen} without init_from: random layers would stay "
+        "as they are drawn; name a model to start from, or leave it out.",
     )
 
 

@@ -220,7 +220,7 @@ def resolve_run(
         config = complete_masking(config, dataset, resume)
         source, config = open_source(config, dataset, resume, named_shape)
         if resume is None:
-            require_layers(config, config.model)
+            require_layers(config, config.model, is_random=not config.init_from)
         teacher, config = pretraining_teacher(config, dataset, resume)
         mesh = make_mesh(config.mesh, config.batch_size, config.microbatches, devices)
         # Devices that are named need not be present: a batch is then that of all hosts.

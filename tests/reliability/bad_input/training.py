@@ -247,6 +247,16 @@ CASES = [
         ("reinitialise_layers=1 and optimizer.frozen_layers=1 overlap", "lower one"),
     ),
     Case(
+        "frozen-layers-from-scratch",
+        tuned("--from-scratch", "--optimizer.frozen-layers", "1"),
+        ("from_scratch=True and optimizer.frozen_layers=1 overlap", "leave it out"),
+    ),
+    Case(
+        "frozen-layers-of-a-new-model",
+        pretrain("--optimizer.frozen-layers", "1"),
+        ("optimizer.frozen_layers=1 without init_from", "name a model"),
+    ),
+    Case(
         "warmup-share-beside-steps",
         pretrain("--optimizer.warmup-share", "0.05"),
         ("--optimizer.warmup-share=0.05 has no effect with", "give one of them"),
