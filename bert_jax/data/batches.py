@@ -140,6 +140,11 @@ class ExampleBatches:
         own = host_slice(self.config.batch_size, self.host_index, self.host_count)
         return self.train.gather(numbers[own], length)
 
+    def longest(self) -> Batch:
+        """Return a batch of all hosts that takes the most: of the longest row alone."""
+        numbers = np.full(self.config.batch_size, self.train.lengths.argmax())
+        return self.train.gather(numbers, int(self._padded_lengths.max()))
+
     def validation(self) -> Iterator[Batch]:
         """Yield this host's validation rows, each row once, in batches of one size."""
         rows, size = self.validation_rows, self.config.microbatch_size

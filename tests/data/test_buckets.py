@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bert_jax.config import ExamplesConfig, FinetuneConfig
+from bert_jax.data.batches import ExampleBatches
 from bert_jax.data.buckets import (
     LENGTHS,
     assign_buckets,
@@ -15,6 +17,7 @@ from bert_jax.data.buckets import (
     bucketed_batch,
     choose_bucket_boundaries,
 )
+from bert_jax.data.examples import from_rows
 
 
 def test_the_smallest_bucket_that_holds_a_row():
@@ -186,3 +189,12 @@ def test_batches_hold_rows_of_like_length():
     at_random = sum(buckets[rows].max() * 16 for rows in shuffled)
     assert 1 - real / padded < 0.25
     assert 1 - real / at_random > 0.4
+
+
+def test_the_longest_batch_is_of_rows_that_are_learned_from():
+    data = ExamplesConfig(max_length=128, num_buckets=2)
+    config = FinetuneConfig(data=data, batch_size=8, num_steps=8)
+    train = from_rows([([1] * (5 + i % 55), 5) for i in range(64)])
+    batches = ExampleBatches(config, train, from_rows([([1] * 120, 120)]), 128)
+    most = max(batches.training(step)["tokens"].shape[1] for step in range(8))
+    assert batches.longest()["tokens"].shape == (8, most) == (8, 64)

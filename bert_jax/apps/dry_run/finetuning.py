@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 
-import numpy as np
 from etils import epath
 
 from bert_jax.apps.dry_run.describe import (
@@ -72,13 +71,11 @@ def dry_run(
     read = Workdir(path, resume, extend=extend)
     run, note = resolve_run(setup, read, mesh, own_metrics)
     task, config = finetuning_of(setup), setup.config
-    train, boundaries = setup.train, task.batches.boundaries
-    longest = np.full(config.batch_size, train.tokenized.lengths.argmax())
-    batch = train.tokenized.gather(longest, boundaries[-1])
+    batch = task.batches.longest()
     steps = config.num_steps - (run.resume.step if run.resume else 0)
     yield from measured_lines(run, batch, steps, verbose)
     yield from filter(None, [note, examples_line(setup)])
-    yield length_line(train, boundaries)
+    yield length_line(setup.train, task.batches.boundaries)
     splits = Splits(setup.train.examples, setup.validation.examples)
     rule, value = setup.task.baseline(splits)
     yield f"{BASELINE}{rule} {value:.4g}"
