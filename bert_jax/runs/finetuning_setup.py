@@ -13,7 +13,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
-from bert_jax.config.model import OWN_FIELDS, TASK_FIELDS, Params
+from bert_jax.config.model import OWN_FIELDS, POOLED_HEADS, TASK_FIELDS, Params
 from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
@@ -202,7 +202,12 @@ def finetuning_model(
     is_ordered = config.data.labels or config.data.glue or config.teacher
     if not is_ordered and same == set(source.labels):
         labels = source.labels
-    model = merge_model_config(config, source, config.init_from or str(workdir))
+    where = config.init_from or str(workdir)
+    model = merge_model_config(config, source, where)
+    if source.head == task.head in POOLED_HEADS and source.pooling != model.pooling:
+        line = f"{where} has model.pooling={source.pooling}, and this run "
+        line += f"{model.pooling}; --model.pooling {source.pooling} trains it on."
+        say_on_primary([line])
     layers, positions = model.num_hidden_layers, model.max_position_embeddings
     fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
     for name, value, limit, unit in (

@@ -269,6 +269,18 @@ def test_a_model_keeps_the_order_of_its_classes(labels, order):
     assert model.labels == tuple(order)
 
 
+@pytest.mark.parametrize(("pooling", "is_said"), [("cls", True), ("mean", False)])
+def test_another_pooling_than_that_of_the_classifier_is_said(pooling, is_said, caplog):
+    names = {"head": "sequence_classification", "labels": ("a", "b")}
+    source = BertConfig.tiny(**names, pooling="mean")
+    config = FinetuneConfig(model=BertConfig(pooling=pooling), init_from="old")
+    examples = [TextExample(("x",), label) for label in "ab"]
+    task = finetuning_task(config.task, config.data)
+    with caplog.at_level("INFO", "bert_jax"):
+        finetuning_model(config, task, source, examples, epath.Path("run"))
+    assert ("old has model.pooling=mean" in caplog.text) == is_said
+
+
 @pytest.mark.parametrize("labels", [("1", "0"), ("1.0", "0"), ("true", "False")])
 def test_a_model_keeps_its_names_of_the_same_classes(labels):
     """As a table of floats or of truth values writes them: a head is trained on."""
