@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,11 @@ from bert_jax.config import FinetuneConfig
 from bert_jax.config.checks import MAX_SEED, require
 from bert_jax.config.serialization import differences, from_dict, to_dict
 from bert_jax.distributed import environment
-from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
+from bert_jax.distributed.collectives import (
+    is_primary,
+    raise_on_all_processes,
+    run_on_primary_first,
+)
 from bert_jax.distributed.startup import check_same_options
 from bert_jax.inference.arguments import require_count
 from bert_jax.pretrained import load_pretrained
@@ -24,6 +29,7 @@ from bert_jax.runs.finetuning_examples import (
     each_line_once,
     say_on_primary,
 )
+from bert_jax.runs.finetuning_setup import prepare_finetuning, with_steps
 from bert_jax.runs.init_from import pin_source
 from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
@@ -144,11 +150,27 @@ def finetune_runs(
     check_same_options(to_dict(config) | {"seeds": seeds, "sweep": sweep})
     shared: JsonObject = {"config": to_dict(config), "models": models}
     with each_line_once():
+        if sweep and missing:
+            require_schedules(missing, root)
         for run in missing:
             _add_run(run, done, shared, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
+
+
+def require_schedules(runs: Sequence[SweepRun], root: epath.Path) -> None:
+    """Raise ValueError if a run has fewer steps than its options say, before any run.
+
+    A collective: every process must call it.
+    """
+    first = runs[0].config
+    schedule = first.optimizer.warmup_steps or first.optimizer.decay_steps
+    if schedule or first.profile_steps:
+        prepare = functools.partial(prepare_finetuning, first, root, root / "examples")
+        number = len(run_on_primary_first(prepare).train.tokenized)
+        for run in runs:
+            with_steps(run.config, number)
 
 
 def resolve_runs(

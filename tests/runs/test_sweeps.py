@@ -229,6 +229,20 @@ def test_a_sweep_of_steps_trains_each_setting_once():
     assert {run.config.num_epochs for run in runs} == {config.num_epochs}
 
 
+def test_a_setting_with_too_few_steps_is_refused_before_any_run(
+    fake_runs, reviews, encoder_checkpoint, tmp_path
+):
+    """The first setting of the grid has enough steps for the warm-up, others do not."""
+    config = classifier_config(reviews, encoder_checkpoint)
+    num_texts = len(reviews.read_text().splitlines())
+    steps = num_texts * 2 // 32 + 1
+    optimizer = dataclasses.replace(config.optimizer, warmup_steps=steps)
+    config = dataclasses.replace(config, optimizer=optimizer)
+    with pytest.raises(ValueError, match=f"warmup_steps={steps} is more than"):
+        finetune_runs(config, tmp_path / "runs", 1, sweep=True)
+    assert not fake_runs
+
+
 def test_runs_share_their_examples_and_their_source(
     reviews, encoder_checkpoint, tmp_path
 ):

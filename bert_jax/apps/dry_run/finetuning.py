@@ -21,7 +21,7 @@ from bert_jax.runs.finetuning import (
     on_primary,
     resolve_run,
 )
-from bert_jax.runs.finetuning_setup import prepare_finetuning
+from bert_jax.runs.finetuning_setup import prepare_finetuning, with_steps
 from bert_jax.runs.fitting import Workdir
 from bert_jax.runs.sweeps import grid, resolve_runs
 from bert_jax.storage.remote import open_directory
@@ -58,6 +58,7 @@ def dry_run(
     with tempfile.TemporaryDirectory() as directory:
         new = epath.Path(directory)
         path, resume = open_directory(workdir) if workdir else new / "run", None
+        runs = [config]
         if sweep or seeds > 1:
             config, done = resolve_runs(config, path, seeds)
             runs = [run.config for run in grid(config, seeds, sweep)]
@@ -67,6 +68,8 @@ def dry_run(
             resume = find_resume(path)
         own_metrics = on_primary(load_function(config.compute_metrics))
         setup = prepare_finetuning(config, path, new / "examples", resume)
+        for other in runs:
+            with_steps(other, len(setup.train.tokenized))
     mesh = make_mesh(config.mesh, config.batch_size, config.microbatches)
     read = Workdir(path, resume, extend=extend)
     run, note = resolve_run(setup, read, mesh, own_metrics)
