@@ -210,12 +210,11 @@ def finetuning_model(
         say_on_primary([line])
     layers, positions = model.num_hidden_layers, model.max_position_embeddings
     fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
-    for name, value, limit, unit in (
-        ("data.max_length", config.data.max_length, positions, "positions"),
-        ("reinitialise_layers", fresh, layers, "layers"),
-    ):
-        rule = f"the model has {limit} {unit}; pass at most that"
-        require(value <= limit, f"{name}={value} but {rule}.")
+    rule = f"data.max_length={config.data.max_length} but the model has {positions}"
+    holds = config.data.max_length <= positions
+    require(holds, f"{rule} positions; pass at most that.")
+    rule = f"reinitialise_layers={fresh} but the model has {layers} layers"
+    require(fresh <= layers, f"{rule}; pass at most that.")
     require_layers(config, model)
     require(
         frozen < layers or not isinstance(task, PairVectorsTask),
