@@ -95,12 +95,14 @@ def _say_effects(options: FinetuneOptions, names: set[str], record: str) -> None
     """
     config, data = options.config, options.config.data
     scored, objective = data.validation or data.path, data.sentence_pairs.objective
+    makes_vectors = config.task == "sentence-pairs" and objective != "rank"
     for option, is_idle, reason in (
         ("--data.validation-fraction", scored, f"{scored} is scored on"),
         ("--data.label-separator", not data.multi_label, "no --data.multi-label"),
         ("--num-epochs", config.num_steps, "--num-steps is given"),
         ("--reinitialise-layers", config.from_scratch, "--from-scratch draws all"),
         (_TEMPERATURE, objective != "contrastive", f"the objective is {objective}"),
+        ("--model.pooling", makes_vectors, "see --data.sentence-pairs.pooling"),
     ):
         if is_idle and option in names:
             say(f"{option} has no effect: {reason}.")

@@ -163,6 +163,11 @@ def test_an_option_that_another_one_leaves_idle_is_said(words, other, reason, ca
             "--data.sentence-pairs.objective contrastive",
             "the objective is cosine.",
         ),
+        (
+            "sentence-pairs --model.pooling mean",
+            "--data.sentence-pairs.objective rank",
+            "see --data.sentence-pairs.pooling.",
+        ),
     ],
 )
 def test_an_option_that_needs_another_one_is_said(words, other, reason, caplog):
