@@ -204,10 +204,6 @@ def finetuning_model(
         labels = source.labels
     where = config.init_from or str(workdir)
     model = merge_model_config(config, source, where)
-    if source.head == task.head in POOLED_HEADS and source.pooling != model.pooling:
-        line = f"{where} has model.pooling={source.pooling}, and this run "
-        line += f"{model.pooling}; --model.pooling {source.pooling} trains it on."
-        say_on_primary([line])
     layers, positions = model.num_hidden_layers, model.max_position_embeddings
     fresh, frozen = config.reinitialise_layers, config.optimizer.frozen_layers
     rule = f"data.max_length={config.data.max_length} but the model has {positions}"
@@ -221,6 +217,10 @@ def finetuning_model(
         f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "
         f"{layers} layers, and {config.task} adds no head; pass fewer.",
     )
+    if source.head == task.head in POOLED_HEADS and source.pooling != model.pooling:
+        line = f"{where} has model.pooling={source.pooling}, and this run "
+        line += f"{model.pooling}; --model.pooling {source.pooling} trains it on."
+        say_on_primary([line])
     return dataclasses.replace(
         model, head=task.head, labels=labels, problem_type=task.problem_type
     )
