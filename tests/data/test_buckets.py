@@ -192,9 +192,9 @@ def test_batches_hold_rows_of_like_length():
 
 
 def test_the_longest_batch_is_of_rows_that_are_learned_from():
-    data = ExamplesConfig(max_length=128, num_buckets=2)
+    data = ExamplesConfig(max_length=128, num_buckets=3)
     config = FinetuneConfig(data=data, batch_size=8, num_steps=8)
-    train = from_rows([([1] * (5 + i % 55), 5) for i in range(64)])
+    train = from_rows([([1] * (20 + 40 * (i % 2)), 5) for i in range(64)])
     batches = ExampleBatches(config, train, from_rows([([1] * 120, 120)]), 128)
     most = max(batches.training(step)["tokens"].shape[1] for step in range(8))
     assert batches.longest()["tokens"].shape == (8, most) == (8, 64)
