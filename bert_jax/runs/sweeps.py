@@ -20,7 +20,7 @@ from bert_jax.distributed.collectives import (
     raise_on_all_processes,
     run_on_primary_first,
 )
-from bert_jax.distributed.startup import check_same_options
+from bert_jax.distributed.startup import check_same_options, open_workdir
 from bert_jax.inference.arguments import require_count
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning import finetune
@@ -35,12 +35,12 @@ from bert_jax.runs.teacher import with_pinned_teacher
 from bert_jax.runs.workdir import FREE_TO_CHANGE
 from bert_jax.storage.files import JsonObject, write_json
 from bert_jax.storage.manifest import escapes
-from bert_jax.storage.remote import open_directory
 from bert_jax.storage.runs_file import RUNS, read_runs_file
 from bert_jax.tables.memory import RowsInMemory
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.splits import changed_splits
 from bert_jax.training.faults import DivergedRun
+from bert_jax.training.lock import run_lock
 from bert_jax.training.resume import require_no_other_files
 from bert_jax.training.score_table import runs_json
 
@@ -135,21 +135,23 @@ def finetune_runs(
 
     Raises:
         ValueError: `workdir` holds the runs of another configuration, or a dataset or
-            a model; or as `finetune`.
+            a model, or another process trains runs in it; or as `finetune`.
     """
     sources = {"train": train, "validation": validation, "test": test}
     # Runs that differ in the seed share their compiled programs.
     environment.configure_jax(os.environ)
-    with raise_on_all_processes():
-        seeds, root = require_count("seeds", seeds), open_directory(workdir)
-        config = chosen_config(config, model, **sources)
-        config, done = resolve_runs(config, root, seeds)
-        names = {run["name"] for run in done}
-        missing = [run for run in grid(config, seeds, sweep) if run.name not in names]
-        models = model_hashes(config) if missing else []
-    check_same_options(to_dict(config) | {"seeds": seeds, "sweep": sweep})
-    shared: JsonObject = {"config": to_dict(config), "models": models}
-    with each_line_once():
+    root = open_workdir(workdir)
+    with run_lock(root), each_line_once():
+        with raise_on_all_processes():
+            seeds = require_count("seeds", seeds)
+            config = chosen_config(config, model, **sources)
+            config, done = resolve_runs(config, root, seeds)
+            names = {run["name"] for run in done}
+            runs = grid(config, seeds, sweep)
+            missing = [run for run in runs if run.name not in names]
+            models = model_hashes(config) if missing else []
+        check_same_options(to_dict(config) | {"seeds": seeds, "sweep": sweep})
+        shared: JsonObject = {"config": to_dict(config), "models": models}
         if sweep and missing:
             require_schedules(missing, root)
         for run in missing:

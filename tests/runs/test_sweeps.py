@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from etils import epath
 from run_helpers import classifier_config
 
 import bert_jax
@@ -19,6 +20,7 @@ from bert_jax.runs.sweeps import (
     finetune_runs,
     grid,
 )
+from bert_jax.training.lock import run_lock
 from bert_jax.training.score_table import runs_json, runs_lines, score_lines
 
 SCORES = {0: 0.5, 1: 0.75, 2: 0.25}
@@ -70,6 +72,14 @@ def test_no_run_begins_where_another_process_has_an_error(
     with pytest.raises(ValueError, match="^Process 1 of 2: nothere is gone"):
         finetune_runs(config_of(), tmp_path / "runs", 2)
     assert not fake_runs and not (tmp_path / "runs").exists()
+
+
+def test_no_other_runs_begin_in_a_directory_that_is_in_use(fake_runs, tmp_path):
+    """Each would write its own `runs.json`, and the runs of the other were lost."""
+    in_use = pytest.raises(ValueError, match=r"is in use by process \d+ on .* Wait")
+    with run_lock(epath.Path(tmp_path)), in_use:
+        finetune_runs(config_of(), tmp_path, 2)
+    assert not fake_runs and not list(tmp_path.iterdir())
 
 
 def test_only_the_best_keeps_its_checkpoints(fake_runs, tmp_path):
