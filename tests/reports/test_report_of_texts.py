@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from sklearn.metrics import (
 
 from bert_jax.reports.report import ScoredSource, error_report, sections
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting.by_class import confusions
 from bert_jax.tasks.reporting.views import Chart, Examples, Matrix
 from bert_jax.tasks.reporting.worst import MAX_EXAMPLES, WorstExamples
 
@@ -122,6 +124,19 @@ def test_more_classes_than_a_page_shows():
     shown = [part for section in sections(report) for part in section.parts]
     assert not any(isinstance(part, Matrix) for part in shown)
     assert any("no matrix is shown" in section.note for section in sections(report))
+
+
+def test_many_classes_take_no_copies_of_the_table_of_all_pairs():
+    """It is 800 MB of 10,000 classes, and was copied three times for a list of 20."""
+    counts = np.diag(np.full(1000, 3))
+    counts[[4, 2, 4], [2, 4, 7]] = 1, 2, 2
+    tracemalloc.start()
+    report = confusions([f"c{i}" for i in range(1000)], counts)
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < counts.nbytes / 10 and report["confusion_matrix"] is None
+    pairs = [(*one.values(),)[:3] for one in report["confusions"]]
+    assert pairs == [("c2", "c4", 2), ("c4", "c7", 2), ("c4", "c2", 1)]
 
 
 def test_several_classes_each_against_scikit_learn():

@@ -82,22 +82,22 @@ def confusions(names: Sequence[str], counts: Int[np.ndarray, "C C"]) -> JsonObje
     Args:
         counts: by gold class (row) and predicted class (column).
     """
-    wrong = counts - np.diag(counts.diagonal())
-    order = np.argsort(-wrong, axis=None, kind="stable")[:MAX_CONFUSIONS]
-    rows, columns = np.unravel_index(order, wrong.shape)
+    rows, columns = np.nonzero(counts)
+    rows, columns = rows[rows != columns], columns[rows != columns]
+    order = np.argsort(-counts[rows, columns], kind="stable")[:MAX_CONFUSIONS]
     listed = [
         {
             "gold": names[i],
             "predicted": names[j],
-            "count": int(wrong[i, j]),
-            "fraction_of_gold": float(wrong[i, j] / counts[i].sum()),
+            "count": int(counts[i, j]),
+            "fraction_of_gold": float(counts[i, j] / counts[i].sum()),
         }
-        for i, j in zip(rows.tolist(), columns.tolist(), strict=True)
-        if wrong[i, j]
+        for i, j in zip(rows[order].tolist(), columns[order].tolist(), strict=True)
     ]
-    matrix = {"labels": list(names), "counts": counts.tolist()}
-    is_small = len(names) <= MAX_MATRIX
-    return {"confusions": listed, "confusion_matrix": matrix if is_small else None}
+    matrix = None
+    if len(names) <= MAX_MATRIX:
+        matrix = {"labels": list(names), "counts": counts.tolist()}
+    return {"confusions": listed, "confusion_matrix": matrix}
 
 
 def confusion_section(report: JsonObject, note: str = "") -> Section:
