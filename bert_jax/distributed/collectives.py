@@ -16,9 +16,11 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from bert_jax.terminal.messages import explain, one_line
+
 T = TypeVar("T")
 
-_MESSAGE_BYTES = 512
+_MESSAGE_BYTES = 2048
 _PIECE_BYTES = 1024
 # The first byte of a message: the kind of error.
 _NO_ERROR, _USER_ERROR, _OTHER_ERROR = range(3)
@@ -36,15 +38,14 @@ def raise_on_all_processes() -> Iterator[None]:
     Without it, the other processes would wait forever in their next collective.
 
     Raises:
-        ValueError: another process raised a ValueError or an OSError.
+        ValueError: another process raised an error that `explain` knows as a user's.
         RuntimeError: another process raised any other error.
     """
     try:
         yield
     except Exception as error:
-        is_user_error = isinstance(error, (ValueError, OSError))
-        kind = _USER_ERROR if is_user_error else _OTHER_ERROR
-        _all_gather_message(kind, " ".join(str(error).split()))
+        message, code = explain(error) or (str(error), 1)
+        _all_gather_message(_USER_ERROR if code == 2 else _OTHER_ERROR, message)
         raise
     for process, (kind, message) in enumerate(_all_gather_message(_NO_ERROR, "")):
         if kind != _NO_ERROR:
@@ -56,7 +57,8 @@ def _all_gather_message(kind: int, message: str) -> list[tuple[int, str]]:
     """The kind and message of each process, in process order."""
     if jax.process_count() == 1:
         return [(kind, message)]
-    content = bytes([kind]) + message.encode()[: _MESSAGE_BYTES - 1]
+    # A file name in it may have bytes that are not UTF-8.
+    content = bytes([kind]) + one_line(message).encode()[: _MESSAGE_BYTES - 1]
     padded = np.zeros(_MESSAGE_BYTES, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
     return [

@@ -1,12 +1,19 @@
-"""The time-out with which a run opens its devices."""
+"""The time-out with which a run opens its devices, and errors of one process."""
 
+import os
+import re
 import subprocess
 import sys
 import time
 
+import jax
+import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
+from bert_jax.distributed.collectives import raise_on_all_processes
 from bert_jax.distributed.startup import exit_after
+from bert_jax.terminal.messages import explain
 
 PROGRAM = """
 import time
@@ -35,3 +42,27 @@ def test_what_is_over_in_time_goes_on(capfd):
         pass
     time.sleep(0.2)
     assert capfd.readouterr().err == ""
+
+
+def test_the_others_print_the_message_of_the_process_that_fails(monkeypatch, tmp_path):
+    """A name that is not UTF-8 ended that process before its barrier: they waited."""
+    gathered = []
+
+    def gather(own):
+        gathered.append(own)
+        return np.stack([own, own])
+
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(multihost_utils, "process_allgather", gather)
+    path = tmp_path / os.fsdecode(b"\xff.csv")
+    with pytest.raises(FileNotFoundError) as caught, raise_on_all_processes():
+        path.read_bytes()
+    printed, code = explain(caught.value)
+    with pytest.raises(ModuleNotFoundError), raise_on_all_processes():
+        raise ModuleNotFoundError("No module named 'pyarrow'")
+    monkeypatch.setattr(multihost_utils, "process_allgather", lambda _: gathered[:1])
+    other = re.escape(f"Process 0 of 2: {printed}")
+    with pytest.raises(ValueError, match=f"^{other}$"), raise_on_all_processes():
+        pass
+    assert "\\udcff.csv: No such file" in printed and code == 2
+    assert [row[0] for row in gathered] == [1, 1], "a user's error, as its exit code"
