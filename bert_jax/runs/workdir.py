@@ -17,7 +17,9 @@ from bert_jax.distributed.collectives import (
     run_on_primary,
 )
 from bert_jax.distributed.startup import check_same_options
+from bert_jax.inference.vector_record import params_fingerprint
 from bert_jax.storage.files import JsonObject, read_json_object, write_json
+from bert_jax.storage.manifest import content_checksum, read_manifest
 from bert_jax.terminal.messages import say
 from bert_jax.terminal.processes import num_cores
 from bert_jax.training.faults import finite_scores
@@ -164,6 +166,25 @@ def core_count_line(last: JsonObject) -> str:
     )
 
 
+def started_from(run: Run[RunConfig]) -> JsonObject:
+    """Return what identifies the files that a run of several processes starts from.
+
+    Each reads its own of one name, or a run's that trains on meanwhile.
+    """
+    if jax.process_count() == 1:
+        return {}
+    source, tokenizer = run.source, run.tokenizer
+    if isinstance(source, epath.Path):  # a score may be added to its manifest
+        content = content_checksum({"files": read_manifest(source)["files"]})
+    else:
+        content = params_fingerprint(source or {})
+    return {
+        "the content of init_from": content,
+        "the content of teacher": params_fingerprint(run.task.fixed_params),
+        "the content of tokenizer": tokenizer.fingerprint if tokenizer else "",
+    }
+
+
 def write_run_files(run: Run[RunConfig]) -> Resume | None:
     """Write config.json and the tokenizer, after all processes agree on the config.
 
@@ -174,7 +195,7 @@ def write_run_files(run: Run[RunConfig]) -> Resume | None:
         `run.resume` with the new history.
     """
     workdir, resume, changed = run.workdir, run.resume, list(run.changed)
-    check_same_options(to_dict(run.config))
+    check_same_options(to_dict(run.config) | started_from(run))
 
     def write() -> list[JsonObject]:
         workdir.mkdir(parents=True, exist_ok=True)

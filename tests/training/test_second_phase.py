@@ -11,6 +11,7 @@ from etils import epath
 from run_helpers import assert_same_run, logged_lines, read_params
 
 from bert_jax.checkpoints.manager import Checkpoints
+from bert_jax.checkpoints.restore import read_params as read_tree
 from bert_jax.checkpoints.steps import find_checkpoint
 from bert_jax.config import DataConfig, PrepareConfig, PretrainConfig
 from bert_jax.config.files import load_config
@@ -18,6 +19,7 @@ from bert_jax.data.prepare import prepare
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.runs.fitting import Workdir
 from bert_jax.runs.pretraining import open_for, pretrain, resolve_run, rows_line
+from bert_jax.runs.workdir import started_from
 from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.training.loop import fit
 from bert_jax.training.run import Run
@@ -155,3 +157,22 @@ def test_a_run_with_a_source_begins_with_nothing_else(second_phase, dataset, tmp
     mesh = make_mesh(config.mesh, config.batch_size)
     with pytest.raises(RuntimeError, match="was not loaded, and the run has no check"):
         fit(Run(task=task, config=config, mesh=mesh, workdir=epath.Path(tmp_path)))
+
+
+def test_processes_compare_what_they_start_from(
+    small_config, dataset, pretrained, monkeypatch
+):
+    """Each reads files of its own, or the newest step of a run that still trains."""
+    _, config = open_for(small_config)
+    task, mesh = PretrainingTask(config, dataset), make_mesh(config.mesh, 8)
+    source, _ = find_checkpoint(epath.Path(pretrained))
+    params = read_tree(source)
+    others = jax.tree.map(lambda values: values + 1, params)
+    runs = [
+        Run(task=task, config=config, mesh=mesh, source=one)
+        for one in (None, source, params, others, read_tree(source))
+    ]
+    assert started_from(runs[2]) == {}, "one process has nothing to compare"
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    *different, same = [started_from(run)["the content of init_from"] for run in runs]
+    assert len(set(different)) == 4 and same == different[2]
