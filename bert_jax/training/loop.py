@@ -269,7 +269,9 @@ class _TrainingRun:
         return scores
 
     def _report_checkpoints(self) -> None:
-        """Tell the callbacks which checkpoints are complete."""
+        """Say what could not be saved, and tell the callbacks what is complete."""
+        for message in self._checkpoints.take_messages():
+            self._report.say(message)
         for path in self._checkpoints.take_completed():
             self._callbacks.on_checkpoint(int(path.name), path)
 
@@ -303,8 +305,6 @@ class _TrainingRun:
         checkpoints.wait()
         self._report_checkpoints()
         write(self._step, params, rest, self._report.flush, interval)
-        for message in checkpoints.take_messages():
-            self._report.say(message)
         self._saved_step = self._step
 
 

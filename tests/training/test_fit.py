@@ -260,6 +260,24 @@ def test_a_checkpoint_that_cannot_be_written_is_the_runs_failure(
     assert not (tmp_path / "checkpoints" / "4").exists()
 
 
+def test_a_last_score_that_cannot_be_saved_is_said(
+    pretrained, small_config, dataset, tmp_path, capsys
+):
+    """The best checkpoint is chosen by the scores in the manifests."""
+    shutil.copytree(pretrained, run := tmp_path / "run")
+    *lines, _ = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines))  # its evaluation is missing
+
+    class DamagingTask(PretrainingTask):
+        def selection_score(self, scores: dict[str, float]) -> float:
+            (run / "checkpoints" / "10" / "manifest.json").write_text("{")
+            return super().selection_score(scores)
+
+    config = resolve(small_config, dataset)
+    fit(DamagingTask(config, dataset), config, run, dataset.tokenizer)
+    assert "The score of step 10 was not saved: " in capsys.readouterr().out
+
+
 def test_the_baseline_of_a_finished_run_is_of_the_rows_that_were_scored(
     pretrained, small_config, tmp_path, capsys
 ):
