@@ -198,7 +198,9 @@ class Checkpoints:
 
     def take_messages(self) -> list[str]:
         """Return the messages about failed saves since the last call."""
-        messages, self._messages = self._messages, []
+        messages = self._messages[:]
+        # The background thread may append: the list must stay the same object.
+        del self._messages[: len(messages)]
         return messages
 
     def take_completed(self) -> list[epath.Path]:
@@ -207,7 +209,6 @@ class Checkpoints:
         On processes other than the primary one there are none.
         """
         completed = self._completed[:]
-        # The background thread may append: the list must stay the same object.
         del self._completed[: len(completed)]
         return [self.directory / str(step) for step in completed]
 

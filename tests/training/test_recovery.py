@@ -22,6 +22,7 @@ from etils import epath
 from run_helpers import assert_same_run, logged_lines, write_config
 
 import bert_jax
+from bert_jax.checkpoints import manager
 from bert_jax.checkpoints.manager import Checkpoints
 from bert_jax.checkpoints.steps import (
     best_verified_step,
@@ -337,6 +338,26 @@ def test_a_failed_save_is_tried_again(failures, tmp_path):
         assert latest_verified_step(directory) == (5, [])
         assert len(checkpoints.take_messages()) == failures
     checkpoints.close()
+
+
+def test_a_message_is_kept_that_is_made_while_others_are_taken(tmp_path, monkeypatch):
+    """The background thread makes it: a run says what could not be saved each step."""
+    files, taken = epath.Path(tmp_path), []
+    checkpoints = Checkpoints(files / "checkpoints", 2, {}, files)
+
+    class SlowError(OSError):
+        def __str__(self) -> str:
+            taken.extend(checkpoints.take_messages())
+            return "slow"
+
+    def fail(root):
+        raise SlowError
+
+    monkeypatch.setattr(manager, "read_manifest", fail)
+    checkpoints.record_score(5, 0.5)
+    checkpoints.close()
+    taken += checkpoints.take_messages()
+    assert taken == ["The score of step 5 was not saved: slow"]
 
 
 def test_a_failed_save_asks_to_be_tried_again(tmp_path):
