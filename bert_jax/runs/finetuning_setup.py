@@ -217,13 +217,15 @@ def finetuning_model(
         f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "
         f"{layers} layers, and {config.task} adds no head; pass fewer.",
     )
-    if source.head == task.head in POOLED_HEADS and source.pooling != model.pooling:
+    model = dataclasses.replace(
+        model, head=task.head, labels=labels, problem_type=task.problem_type
+    )
+    is_kept = keeps_head(source, model) and not config.from_scratch
+    if is_kept and model.head in POOLED_HEADS and source.pooling != model.pooling:
         line = f"{where} has model.pooling={source.pooling}, and this run "
         line += f"{model.pooling}; --model.pooling {source.pooling} trains it on."
         say_on_primary([line])
-    return dataclasses.replace(
-        model, head=task.head, labels=labels, problem_type=task.problem_type
-    )
+    return model
 
 
 def resolved_data(config: FinetuneConfig, start: Start) -> ExamplesConfig:
@@ -297,21 +299,28 @@ def with_model(
     return dataclasses.replace(task, model=model, data=data)
 
 
+def keeps_head(source: BertConfig, model: BertConfig) -> bool:
+    """Whether a model has the head of its source, with the same classes in any order.
+
+    The labels of a reranker and of question answering are no names of classes.
+    """
+    is_same = set(source.labels) == set(model.labels)
+    is_reranker = model.labels == (RELEVANCE,) and len(source.labels) == 1
+    is_nameless = model.head == QuestionAnsweringTask.head or is_reranker
+    return source.head == model.head and (is_same or is_nameless)
+
+
 def without_head(params: Params, source: BertConfig, model: BertConfig) -> Params:
     """Return the parameters without the classifier, if its head or classes differ.
 
-    Else its outputs have the order of the model's classes. The labels of a reranker and
-    of question answering are no names of classes.
+    Else its outputs have the order of the model's classes.
     """
-    is_same = set(source.labels) == set(model.labels)
-    is_nameless = model.head == QuestionAnsweringTask.head or (
-        model.labels == (RELEVANCE,) and len(source.labels) == 1
-    )
-    if source.head != model.head or not (is_same or is_nameless):
+    if not keeps_head(source, model):
         return {name: leaves for name, leaves in params.items() if name != "classifier"}
     mean, deviation = model.target_mean, model.target_deviation
     params = with_targets(source, params, mean, deviation)[1]
-    if source.labels == model.labels or is_nameless:
+    has_order = model.head != QuestionAnsweringTask.head and len(model.labels) > 1
+    if source.labels == model.labels or not has_order:
         return params
     order = [source.labels.index(name) for name in model.labels]
     dense = {k: v[..., order] for k, v in params["classifier"]["dense"].items()}

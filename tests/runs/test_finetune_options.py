@@ -281,6 +281,22 @@ def test_another_pooling_than_that_of_the_classifier_is_said(pooling, is_said, c
     assert ("old has model.pooling=mean" in caplog.text) == is_said
 
 
+@pytest.mark.parametrize(
+    ("names", "options"),
+    [(("a", "c"), {}), (("a", "b"), {"from_scratch": True})],
+)
+def test_the_pooling_of_a_head_that_is_drawn_anew_is_free(names, options, caplog):
+    source = BertConfig.tiny(
+        head="sequence_classification", labels=names, pooling="mean"
+    )
+    config = FinetuneConfig(init_from="old", **options)
+    examples = [TextExample(("x",), label) for label in "ab"]
+    task = finetuning_task(config.task, config.data)
+    with caplog.at_level("INFO", "bert_jax"):
+        finetuning_model(config, task, source, examples, epath.Path("run"))
+    assert "model.pooling" not in caplog.text
+
+
 @pytest.mark.parametrize("labels", [("1", "0"), ("1.0", "0"), ("true", "False")])
 def test_a_model_keeps_its_names_of_the_same_classes(labels):
     """As a table of floats or of truth values writes them: a head is trained on."""
