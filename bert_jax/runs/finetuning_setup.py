@@ -188,12 +188,14 @@ def finetuning_model(
     source: BertConfig,
     examples: Sequence[Example],
     workdir: epath.Path,
+    resume: Resume | None = None,
 ) -> BertConfig:
     """Return the model with the head that the task needs.
 
     The labels of `examples` are the classes, in the source's order if it has the same
     and neither the configuration nor GLUE orders them. Raise ValueError if they, or the
-    run's own fields, do not fit the model.
+    run's own fields, do not fit the model; a pooling that does not fit the run of
+    `resume` is refused later.
     """
     labels = task.labels(examples)
     find = class_finder(source.labels, config.data.merge_labels)
@@ -220,7 +222,7 @@ def finetuning_model(
     model = dataclasses.replace(
         model, head=task.head, labels=labels, problem_type=task.problem_type
     )
-    is_kept = keeps_head(source, model) and not config.from_scratch
+    is_kept = keeps_head(source, model) and not (config.from_scratch or resume)
     if is_kept and model.head in POOLED_HEADS and source.pooling != model.pooling:
         line = f"{where} has model.pooling={source.pooling}, and this run "
         line += f"{model.pooling}; --model.pooling {source.pooling} trains it on."
@@ -267,7 +269,7 @@ def prepare_finetuning(
     if not (config.data.validation or config.data.path):
         # Only the examples that were held out may have a rare class.
         class_examples = [*splits.train, *splits.validation]
-    model = finetuning_model(config, task, source, class_examples, workdir)
+    model = finetuning_model(config, task, source, class_examples, workdir, resume)
     if resume is None:  # a run that has begun keeps its own, or none
         mean, deviation = task.targets(splits.train)
         model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)

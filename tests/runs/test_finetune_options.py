@@ -21,6 +21,7 @@ from bert_jax.tasks.own_metrics import own_scores
 from bert_jax.tasks.pairs.ranking import RELEVANCE
 from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.texts.examples import TextExample
+from bert_jax.training.resume import Resume
 
 WORDS = {"rare": "moon", "often": "sun"}
 
@@ -282,10 +283,17 @@ def test_another_pooling_than_that_of_the_classifier_is_said(pooling, is_said, c
 
 
 @pytest.mark.parametrize(
-    ("names", "options"),
-    [(("a", "c"), {}), (("a", "b"), {"from_scratch": True})],
+    ("names", "options", "resume"),
+    [
+        (("a", "c"), {}, None),
+        (("a", "b"), {"from_scratch": True}, None),
+        (("a", "b"), {}, Resume(7, {}, [], [])),
+    ],
+    ids=["other classes", "from scratch", "resumed"],
 )
-def test_the_pooling_of_a_head_that_is_drawn_anew_is_free(names, options, caplog):
+def test_the_pooling_is_said_only_of_a_head_that_is_trained_on(
+    names, options, resume, caplog
+):
     source = BertConfig.tiny(
         head="sequence_classification", labels=names, pooling="mean"
     )
@@ -293,7 +301,7 @@ def test_the_pooling_of_a_head_that_is_drawn_anew_is_free(names, options, caplog
     examples = [TextExample(("x",), label) for label in "ab"]
     task = finetuning_task(config.task, config.data)
     with caplog.at_level("INFO", "bert_jax"):
-        finetuning_model(config, task, source, examples, epath.Path("run"))
+        finetuning_model(config, task, source, examples, epath.Path("run"), resume)
     assert "model.pooling" not in caplog.text
 
 
