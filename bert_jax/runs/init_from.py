@@ -211,7 +211,7 @@ def _with_first_step(step: int, config: PretrainConfig) -> PretrainConfig:
 def _check_tokenizer(
     source: epath.Path, tokenizer: Tokenizer, dataset: Dataset
 ) -> None:
-    if tokenizer.fingerprint == dataset.tokenizer.fingerprint:
+    if tokenizer.agrees_with(dataset.tokenizer):
         return
     where = source / "tokenizer"
     remedy = f"prepare the text again by `bert-jax prepare --tokenizer {where}`."

@@ -98,7 +98,7 @@ def _open(
     name = config.teacher
     model = load_pretrained(name, config.allow_extra)
     require(
-        model.tokenizer.fingerprint == tokenizer.fingerprint,
+        model.tokenizer.agrees_with(tokenizer),
         f"teacher={name} is a teacher with another vocabulary than the run's; name one "
         "whose tokenizer files are the same.",
     )

@@ -177,6 +177,12 @@ class Tokenizer:
             digest.update(f"{name} {len(content)}\n".encode() + content)
         return digest.hexdigest()
 
+    def agrees_with(self, other: "Tokenizer") -> bool:
+        """Whether both make the same tokens; exports have no record of the training."""
+        one, two = (t.config | {"training": None} for t in (self, other))
+        file = vocabulary_file(self.kind)
+        return one == two and self.files[file] == other.files[file]
+
     def encode(self, text: str, mask_token: bool = False) -> Encoding:
         """Return the tokens of `text` with their offsets, without [CLS] and [SEP].
 

@@ -37,6 +37,7 @@ from bert_jax.model.bert import init_params
 from bert_jax.runs.init_from import open_source
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.runs.pretraining_run import open_run
+from bert_jax.tokenization import Tokenizer
 from bert_jax.training.step import split_seed
 
 Params = dict[str, Any]
@@ -286,6 +287,17 @@ def test_a_dry_run_reports_a_kept_optimizer(config, tmp_path):
     assert [int(n) for n in re.findall(r"(?:^|; |: )(\d+): ", shown)] == sorted(
         positions.tolist()
     )
+
+
+def test_the_record_of_a_vocabularys_training_may_differ(config, dataset, tmp_path):
+    """A run's export for transformers has none, and fits the dataset of the run."""
+    learned = dataset.tokenizer.config | {"training": {"words": 9}}
+    tokenizer = Tokenizer(learned, dataset.tokenizer.files["vocab.txt"])
+    contents = Imported(config.model, drawn(config, 7), tokenizer, (), (), (), ())
+    write_imported(contents, epath.Path(tmp_path / "model"))
+    run = dataclasses.replace(config, init_from=str(tmp_path / "model"))
+    params, _ = open_source(run, dataset, None)
+    assert_same(params, contents.params)
 
 
 def test_no_optimizer_can_be_kept(config, dataset, tmp_path):
