@@ -153,8 +153,13 @@ def open_source(
     if imported:
         return _imported_params(config, dataset, named)
     _check_tokenizer(source, Tokenizer.load(source / "tokenizer"), dataset)
-    config = with_shape_of(config, read_config(source)["model"], str(source), named)
-    _say_attention(source, read_config(source)["model"].get("attention"), config)
+    saved = read_config(source)
+    config = with_shape_of(config, saved["model"], str(source), named)
+    attention = saved["model"].get("attention", "bidirectional")
+    _say_change(source, "attention", attention, config.model.attention)
+    pairs = saved["data"].get("pairs", "none")
+    if "none" not in (pairs, config.data.pairs):
+        _say_change(source, "pairs", pairs, config.data.pairs)
     if not config.keep_optimizer:
         params = read_params(source)
         require_finite(params, source)
@@ -224,13 +229,10 @@ def _check_tokenizer(
     raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
 
 
-def _say_attention(
-    source: epath.Path, attention: str | None, config: PretrainConfig
-) -> None:
-    """Print a line if the source was trained with another attention."""
-    before, now = attention or "bidirectional", config.model.attention
+def _say_change(source: epath.Path, name: str, before: str, now: str) -> None:
+    """Print a line if the source was trained with another attention, or other pairs."""
     if before != now and is_primary():
-        say(f"{source} was trained with attention={before}; this run has {now}.")
+        say(f"{source} was trained with {name}={before}; this run has {now}.")
 
 
 def _imported_params(
@@ -247,7 +249,8 @@ def _imported_params(
             "optimizer; leave the option out."
         )
     _check_tokenizer(model.directory, model.tokenizer, dataset)
-    _say_attention(model.directory, model.config.attention, config)
+    attention = model.config.attention
+    _say_change(model.directory, "attention", attention, config.model.attention)
     config = with_shape_of(config, vars(model.config), str(model.directory), named)
     return model.params, config
 

@@ -31,9 +31,11 @@ from bert_jax.config import (
 )
 from bert_jax.config.serialization import differences, from_dict, to_dict, with_changes
 from bert_jax.data.prepare import prepare
+from bert_jax.data.records import open_dataset
 from bert_jax.inference.predictor import load
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.fork import FIXED, fork, is_changeable, read_run_config
+from bert_jax.runs.init_from import open_source
 from bert_jax.runs.pretraining import pretrain
 from bert_jax.training.resume import find_resume
 
@@ -400,6 +402,15 @@ def test_the_config_of_a_run_is_a_configuration_file(source, tmp_path, capsys):
     other = from_dict(PretrainConfig, values | {"seed": 1})
     with pytest.raises(ValueError, match=r"or give \S+/config.json first, which has"):
         pretrain(other, source)
+
+
+def test_a_start_says_that_pairs_are_of_another_kind(source, small_config, capsys):
+    dataset = open_dataset(small_config.data.path)
+    data = dataclasses.replace(small_config.data, pairs="sop")
+    run = dataclasses.replace(small_config, init_from=str(source), data=data)
+    open_source(run, dataset, None)
+    line = f"{source}/checkpoints/10 was trained with pairs=nsp; this run has sop.\n"
+    assert capsys.readouterr().out.endswith(line)
 
 
 def test_what_a_run_filled_in_goes_with_its_data_its_teacher_and_its_rate(
