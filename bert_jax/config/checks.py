@@ -41,10 +41,20 @@ def field_types(cls: Any) -> dict[str, object]:
 
 
 def require_types(config: object) -> None:
-    """Check each field of a dataclass against its type."""
+    """Check each field against its type; numbers of NumPy become Python's."""
     cls: Any = type(config)
     for name, hint in field_types(cls).items():
-        require_type(name, getattr(config, name), hint)
+        if (value := _plain(given := getattr(config, name))) is not given:
+            object.__setattr__(config, name, value)
+        require_type(name, value, hint)
+
+
+def _plain(value: Any) -> Any:
+    """Return Python's value of a NumPy scalar; any other value unchanged."""
+    if type(value) is tuple and any(_plain(item) is not item for item in value):
+        return tuple(map(_plain, value))
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", 0) == ()
+    return value.item() if is_scalar else value
 
 
 def require_type(name: str, value: object, hint: object) -> None:

@@ -7,6 +7,7 @@ import math
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 from etils import epath
 
@@ -22,6 +23,7 @@ from bert_jax.config import (
     OptimizerConfig,
     PrepareConfig,
     PretrainConfig,
+    PretrainDistillationConfig,
     RunConfig,
     VocabularyConfig,
 )
@@ -127,6 +129,24 @@ def test_numbers_of_another_kind_are_refused(numbers, message):
     require_types(Numbers(rate=1))
     with pytest.raises(ValueError, match=message):
         require_types(numbers)
+
+
+def test_numbers_of_numpy_are_those_of_python():
+    config = BertConfig(hidden_size=np.int64(24), dtype=np.str_("bfloat16"))
+    assert json.dumps(to_dict(config)) == json.dumps(
+        to_dict(BertConfig(hidden_size=24, dtype="bfloat16"))
+    )
+    rate = OptimizerConfig(peak_learning_rate=np.float64(3e-4))
+    assert repr(rate) == "OptimizerConfig(peak_learning_rate=0.0003)"
+    several = PretrainDistillationConfig(
+        hidden_weight=np.float32(0.5), student_layers=tuple(np.array([0, 1]))
+    )
+    assert several == PretrainDistillationConfig(
+        hidden_weight=0.5, student_layers=(0, 1)
+    )
+    assert [type(number) for number in several.student_layers] == [int, int]
+    with pytest.raises(ValueError, match="hidden_size=24.0 must be a whole number"):
+        BertConfig(hidden_size=np.float32(24))
 
 
 def test_json_gives_the_same_configuration_back():
