@@ -32,9 +32,14 @@ def as_several(values: Any) -> tuple[Any, int | slice]:
     if isinstance(values, jax.Array):
         values = np.asarray(values)
     is_array = isinstance(values, np.ndarray) and values.ndim == 1
-    if is_array and values.dtype.kind in "fiu":
+    if is_array and are_numbers(values):
         return values[None], 0
     return values, slice(None)
+
+
+def are_numbers(values: np.ndarray) -> bool:
+    """Return whether an array holds real numbers, of NumPy's types or bfloat16."""
+    return values.dtype.kind in "fiu" or values.dtype == jax.numpy.bfloat16
 
 
 def is_several(value: object) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Float32, Int
 
 from bert_jax.config.embedding import ComputedSimilarity as Similarity
+from bert_jax.inference.arguments import are_numbers
 from bert_jax.model.heads import unit
 from bert_jax.terminal.progress import Progress
 
@@ -31,7 +32,7 @@ class Hits(NamedTuple):
 
 def require_vectors(name: str, values: np.ndarray) -> Float[np.ndarray, "N D"]:
     """Return the vectors; raise ValueError unless they are numbers of shape [N, D]."""
-    if values.ndim != 2 or values.dtype.kind not in "fiu" or not values.shape[1]:
+    if values.ndim != 2 or not are_numbers(values) or not values.shape[1]:
         raise ValueError(
             f"{name} has shape {values.shape} and dtype {values.dtype}; it must be a "
             "list of texts, or vectors as `embed` returns them, numbers [N, D]."

@@ -3,6 +3,7 @@
 import itertools
 import time
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -97,6 +98,13 @@ def test_texts_or_their_vectors(bert):
         bert.search(texts, np.zeros(3))
     with pytest.raises(ValueError, match="k=0 must be at least 1"):
         bert.search(texts, texts, k=0)
+
+
+def test_vectors_of_bfloat16_are_searched(bert):
+    vectors = np.asarray(jnp.bfloat16(bert.embed(["The judge writes.", "door"])))
+    assert bert.search(vectors[1], vectors, k=1).indices.tolist() == [1]
+    expected = cosines(*2 * [np.float32(vectors)])
+    np.testing.assert_allclose(bert.similarity(vectors, vectors), expected, atol=1e-6)
 
 
 def test_a_search_is_quiet_unless_asked(bert, monkeypatch, capfd):
