@@ -17,7 +17,7 @@ BERT_JAX=${BERT_JAX:-bert-jax}       # the command
 PHASES=${PHASES:-128 512}            # in this order; local.sh and slurm.sbatch set it
 CONFIG_128=${CONFIG_128:-$root/configs/bert_base_128.py}
 CONFIG_512=${CONFIG_512:-$root/configs/bert_base_512.py}
-TRAIN_OPTIONS=${TRAIN_OPTIONS:-}     # for both phases, split at spaces: --mesh.fsdp 4
+TRAIN_OPTIONS=${TRAIN_OPTIONS:-}     # for both phases, split at white space: --mesh.fsdp 4
 FORWARD_TERM=${FORWARD_TERM:-0}      # 1 where SIGTERM reaches this script alone; launchers set it
 PID_FILE=${PID_FILE:-}               # for the trainer's process id; tpu_worker.sh sets it
 # With neither, the last phase's trainer takes this shell's place: it gets the signals that
@@ -70,8 +70,9 @@ train() {
 
 # Empty: programs are not kept.
 if [ -n "${JAX_COMPILATION_CACHE_DIR+set}" ]; then chosen_cache=$JAX_COMPILATION_CACHE_DIR; fi
-read -r -a options <<<"$TRAIN_OPTIONS"
-read -r -a phases <<<"$PHASES"
+# -d "": every line, not only the first; the end of the text is no error.
+read -r -d '' -a options <<<"$TRAIN_OPTIONS" || true
+read -r -d '' -a phases <<<"$PHASES" || true
 for i in "${!phases[@]}"; do
   phase=${phases[i]}
   if ((stopping)); then exit 143; fi

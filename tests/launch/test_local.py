@@ -135,6 +135,16 @@ def test_a_crash_gets_another_try(world, code):
     assert Counter(trained(world))["128", "0"] == 2
 
 
+def test_options_on_several_lines_all_reach_the_trainer(world):
+    given = {"TRAIN_OPTIONS": "--mesh.fsdp 4\n--seed 3\n", "PHASES": "128\n512"}
+    assert world.launch("phases.sh", **given)[0] == 0
+    calls = world.calls("bert-jax")
+    assert [call["phase"] for call in calls] == ["128", "512"]
+    assert all(
+        call["arguments"][-4:] == ["--mesh.fsdp", "4", "--seed", "3"] for call in calls
+    )
+
+
 @pytest.mark.parametrize("workdir", ["here", "gs://bucket/run"])
 def test_a_new_whole_checkpoint_begins_the_count_of_tries_anew(world, workdir):
     """A6: and the second phase's steps count as well as the first's."""
