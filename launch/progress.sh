@@ -38,13 +38,14 @@ manifests() {
 
 # The newest whole step of each phase of the run in $1, "STEP STEP"; 0: none.
 newest_steps() {
-  local phase path step newest result=()
+  # The trainer leaves a / at the end of the path out, too.
+  local run=${1%"${1##*[!/]}"} phase path step newest result=()
   for phase in 128 512; do
     newest=0
     while read -r path; do
       step=${path%/manifest.json} step=${step##*/}
       if [[ $step =~ ^[0-9]+$ ]] && ((10#$step > newest)); then newest=$((10#$step)); fi
-    done < <(manifests "$1/$phase/checkpoints")
+    done < <(manifests "$run/$phase/checkpoints")
     result+=("$newest")
   done
   echo "${result[*]}"

@@ -161,6 +161,16 @@ def test_a_new_whole_checkpoint_begins_the_count_of_tries_anew(world, workdir):
     assert tries == [*first, ("1", "1"), ("137", "1"), ("1", "2")]
 
 
+def test_a_slash_at_the_end_of_a_bucket_is_no_other_place(world):
+    """The trainer writes to gs://b/run; to gcloud gs://b/run//128 is another place."""
+    world.program("bin/gcloud", 'printf "%s\\n" "$3" >>"$FAKE_WORLD/listed"')
+    world.tell("plan", {"128": [1]})
+    given = {"MAX_RESTARTS": "0", "PROCESSES": "1", "WORKDIR": "gs://b/run/"}
+    assert world.launch("local.sh", **given)[0] == 1
+    listed = (world.folder / "listed").read_text().split()
+    assert listed == [f"gs://b/run/{n}/checkpoints/*/manifest.json" for n in (128, 512)]
+
+
 def test_an_unfinished_checkpoint_is_no_progress(world):
     """A6: what has no manifest is not whole."""
     run = world.folder / "run"
