@@ -95,6 +95,19 @@ require_run_variables() {
     WORKDIR=gs://BUCKET/WORKDIR
 }
 
+# End with 2 unless each of the variables after $1 is empty or a whole number from $1 on.
+require_numbers() {
+  local smallest=$1 name
+  shift
+  for name in "$@"; do
+    if ! [[ ${!name:-$smallest} =~ ^(0|[1-9][0-9]*)$ ]] ||
+      ((${!name:-$smallest} < smallest)); then
+      echo "$launcher: $name=${!name} is not a number from $smallest on." >&2
+      exit 2
+    fi
+  done
+}
+
 # Call a command, or print it in a dry run.
 run() {
   if ((dry_run)); then

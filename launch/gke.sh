@@ -50,21 +50,16 @@ quoted() {
   echo "\"${value//$'\n'/\\n}\""
 }
 
-numbers=(HOSTS SLICES CHIPS_PER_HOST GPUS_PER_HOST MAX_RESTARTS INITIALIZATION_TIMEOUT
+numbers=(HOSTS SLICES CHIPS_PER_HOST GPUS_PER_HOST INITIALIZATION_TIMEOUT
   HANG_TIMEOUT_MINUTES NCCL_TIMEOUT_SECONDS)
 
 fail() { echo "gke.sh: $*" >&2 && return 2; }
 
 # Set HOSTS where it is empty; fails where the variables do not fit together.
 check() {
-  local name chips smallest
-  for name in "${numbers[@]}"; do
-    smallest=1
-    if [ "$name" = MAX_RESTARTS ]; then smallest=0; fi
-    if ! [[ ${!name:-1} =~ ^(0|[1-9][0-9]*)$ ]] || ((${!name:-1} < smallest)); then
-      fail "$name=${!name} is not a number from $smallest on." || return
-    fi
-  done
+  local chips
+  require_numbers 0 MAX_RESTARTS
+  require_numbers 1 "${numbers[@]}"
   case $DEVICES in
     tpu)
       if ! [[ $TPU_TOPOLOGY =~ ^[0-9]+(x[0-9]+)+$ ]]; then
@@ -94,7 +89,7 @@ render() {
   check || return
   if [ "$DEVICES" = gpu ]; then other=tpu; fi
   text=$(sed -e "/ # $other\$/d" -e "s/ # $DEVICES\$//" "$root/launch/gke/jobset.yaml")
-  for name in "${numbers[@]}"; do text=${text//"\${$name}"/"${!name}"}; done
+  for name in MAX_RESTARTS "${numbers[@]}"; do text=${text//"\${$name}"/"${!name}"}; done
   for name in NAME SERVICE_ACCOUNT TPU_ACCELERATOR TPU_TOPOLOGY GPU_ACCELERATOR \
     COORDINATOR GCLOUD_IMAGE IMAGE DATA_128 DATA_512 WORKDIR CONFIG_128 CONFIG_512 \
     TRAIN_OPTIONS; do

@@ -21,6 +21,8 @@ source "$root/launch/arguments.sh"
 source "$root/launch/progress.sh"
 read_arguments 'local.sh phases.sh' '' "$@"
 require_run_variables
+require_numbers 1 PROCESSES
+require_numbers 0 MAX_RESTARTS GRACE_SECONDS
 if [ "$DEVICES" = gpu ]; then
   export NCCL_TIMEOUT_SECONDS=${NCCL_TIMEOUT_SECONDS:-1800}
 fi

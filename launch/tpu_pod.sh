@@ -88,9 +88,7 @@ up() {
       *) failures=0 ;;
     esac
     before=$now
-    if ((failures >= MAX_SSH_FAILURES)); then
-      give_up
-    fi
+    if ((failures >= MAX_SSH_FAILURES)); then give_up; fi
     pause
   done
 }
@@ -204,7 +202,8 @@ case $verb in
   data | pretrain | all) require_run_variables ;;
   '') wrong_usage "$verbs" ;;
 esac
-if ! [[ $SLICES =~ ^[1-9][0-9]*$ ]]; then say "SLICES=$SLICES is not 1 or more." && exit 2; fi
+require_numbers 1 SLICES MAX_SSH_FAILURES
+require_numbers 0 SPOT KEEP MAX_RESTARTS
 if [ -z "$RUNTIME_VERSION" ]; then
   RUNTIME_VERSION=$(runtime_version "$ACCELERATOR_TYPE") || exit
 fi

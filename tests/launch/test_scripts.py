@@ -107,6 +107,24 @@ def test_a_start_without_variables_is_a_mistake_of_one_line(world, launcher):
     assert world.calls() == []
 
 
+@pytest.mark.parametrize(
+    ("call", "name", "value", "smallest"),
+    [
+        (["local.sh"], "MAX_RESTARTS", "3x", 0),
+        (["local.sh"], "PROCESSES", "0", 1),
+        (["slurm.sbatch"], "MAX_RESTARTS", "none", 0),
+        (["tpu_pod.sh", "all"], "KEEP", "yes", 0),
+        (["tpu_pod.sh", "all"], "MAX_RESTARTS", "08", 0),
+    ],
+)
+def test_what_is_no_number_is_a_mistake_before_the_start(
+    world, call, name, value, smallest
+):
+    code, _, errors = world.launch(*call, **{name: value})
+    told = f"{call[0]}: {name}={value} is not a number from {smallest} on.\n"
+    assert (code, errors, world.calls()) == (2, told, [])
+
+
 def test_every_path_that_they_name_is_there():
     files = [path for path in (ROOT / "launch").rglob("*") if path.is_file()]
     text = "".join(path.read_text() for path in files)
