@@ -95,6 +95,14 @@ require_run_variables() {
     WORKDIR=gs://BUCKET/WORKDIR
 }
 
+# End with 2 unless the run outlives its hosts.
+require_bucket() {
+  if [[ $WORKDIR != gs://* ]]; then
+    echo "$launcher: WORKDIR=$WORKDIR is not on gs://, and would be lost with its hosts." >&2
+    exit 2
+  fi
+}
+
 # End with 2 unless each of the variables after $1 is empty or a whole number from $1 on.
 require_numbers() {
   local smallest=$1 name

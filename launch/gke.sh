@@ -85,6 +85,7 @@ render() {
   # shellcheck disable=SC2034
   local COORDINATOR="$NAME-workers-0-0.$NAME:8476"
   require_run_variables
+  require_bucket
   require_variables IMAGE=REGION-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG
   check || return
   if [ "$DEVICES" = gpu ]; then other=tpu; fi

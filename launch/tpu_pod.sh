@@ -199,7 +199,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 if ((dry_run)); then verb=${verb:-all} POLL_SECONDS=0; fi
 case $verb in
-  data | pretrain | all) require_run_variables ;;
+  data | pretrain | all) require_run_variables && require_bucket ;;
   '') wrong_usage "$verbs" ;;
 esac
 require_numbers 1 SLICES MAX_SSH_FAILURES

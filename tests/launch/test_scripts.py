@@ -125,6 +125,15 @@ def test_what_is_no_number_is_a_mistake_before_the_start(
     assert (code, errors, world.calls()) == (2, told, [])
 
 
+@pytest.mark.parametrize("call", [["tpu_pod.sh", "all"], ["gke.sh", "up"]])
+def test_a_run_on_the_disk_of_a_host_that_is_deleted_is_a_mistake(world, call):
+    """The pod is deleted at the end, and the only checkpoints were on its disk."""
+    given = {"WORKDIR": "runs/base", "IMAGE": "image"}
+    code, _, errors = world.launch(*call, **given)
+    assert code == 2 and "WORKDIR=runs/base is not on gs://" in errors
+    assert world.calls() == []
+
+
 def test_every_path_that_they_name_is_there():
     files = [path for path in (ROOT / "launch").rglob("*") if path.is_file()]
     text = "".join(path.read_text() for path in files)
