@@ -29,6 +29,7 @@ GPUS_PER_HOST=${GPUS_PER_HOST:-8}
 HOSTS=${HOSTS:-}                     # of a slice; empty: by the topology; of GPUs, 2
 MAX_RESTARTS=${MAX_RESTARTS:-10}     # in a row without a new whole checkpoint
 POLL_SECONDS=${POLL_SECONDS:-60}
+LOG_LINES=${LOG_LINES:-50}           # of each pod, that `logs` shows
 MAX_FAILURES=${MAX_FAILURES:-5}      # of kubectl in a row, while waiting
 GCLOUD_IMAGE=${GCLOUD_IMAGE:-gcr.io/google.com/cloudsdktool/google-cloud-cli:slim}
 CONFIG_128=${CONFIG_128:-}           # in the image: /opt/bert_jax/configs/…; empty: base
@@ -136,7 +137,7 @@ case $verb in
   render | up) "$verb" ;;
   wait) wait_until_over ;;
   status) kube get jobset "$NAME" && kube get jobs,pods --selector "$mine" ;;
-  logs) kube logs --selector "$mine" --container trainer --prefix --tail "${LOG_LINES:-50}" ;;
+  logs) kube logs --selector "$mine" --container trainer --prefix --tail "$LOG_LINES" ;;
   delete) kube delete jobset "$NAME" --ignore-not-found ;;
   *) wrong_usage "$verbs" ;;
 esac

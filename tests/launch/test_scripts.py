@@ -58,6 +58,7 @@ def test_help_needs_nothing_and_names_every_variable(world, launcher):
     named = set(re.findall(r"^  (\w+)=", output, re.M))
     assert {"DATA_128", "DATA_512", "WORKDIR"} <= named
     assert {"INITIALIZATION_TIMEOUT", "HANG_TIMEOUT_MINUTES"} <= named
+    assert ("LOG_LINES" in named) == (launcher in ("gke.sh", "tpu_pod.sh"))
     assert set(VARIABLE.findall((ROOT / "launch" / launcher).read_text())) <= named
 
 
