@@ -163,6 +163,21 @@ def test_a_mistake_ends_the_job(world, code):
     assert not starts_again(done.returncode, 137)
 
 
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ({"WORKDIR": "runs/base"}, "WORKDIR=runs/base is not on gs://"),
+        ({"MAX_RESTARTS": "3x"}, "MAX_RESTARTS=3x is not a number from 0 on."),
+    ],
+)
+def test_a_run_that_would_be_lost_or_start_without_end_is_refused(
+    variable, message, world
+):
+    done = run(world, **variable)
+    assert done.returncode == 2 and not world.calls("bert-jax")
+    assert done.stderr.startswith(f"sky.yaml: {message}")
+
+
 def test_a_new_whole_checkpoint_begins_the_count_of_starts_anew(world):
     world.tell("plan", {"128": [1, 1, "4 1", 1, 1, 1]})
     codes = [run(world).returncode for _ in range(6)]
