@@ -50,8 +50,8 @@ def require_types(config: object) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return Python's value of a NumPy scalar; any other value unchanged."""
-    if type(value) is tuple and any(_plain(item) is not item for item in value):
+    """Return NumPy scalars, alone or in a tuple, as Python's; others unchanged."""
+    if type(value) is tuple:
         return tuple(map(_plain, value))
     is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", 0) == ()
     return value.item() if is_scalar else value

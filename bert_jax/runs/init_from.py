@@ -157,7 +157,7 @@ def open_source(
     config = with_shape_of(config, saved["model"], str(source), named)
     attention = saved["model"].get("attention", "bidirectional")
     _say_change(source, "attention", attention, config.model.attention)
-    pairs = saved["data"].get("pairs", "none")
+    pairs = saved.get("data", {}).get("pairs", "none")
     if "none" not in (pairs, config.data.pairs):
         _say_change(source, "pairs", pairs, config.data.pairs)
     if not config.keep_optimizer:
