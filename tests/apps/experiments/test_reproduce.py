@@ -123,6 +123,12 @@ def test_tables_and_plots_are_made_of_the_results_that_are_there(
     # The causal variant predicts every token, and so has fewer steps.
     assert int(table[3]["steps"]) < int(table[2]["steps"])
     assert len(scores_of(root)) == 19
+    for seeds in (6, 4):  # more can follow, and fewer be shown
+        other = dataclasses.replace(budget, seeds=seeds)
+        plan = planned("pretraining-tasks", other, root, corpus, task)
+        assert len(plan.cells) == 4 * seeds
+    reproduce(plan)
+    assert len(scores_of(root)) == 15
 
 
 @pytest.mark.slow
