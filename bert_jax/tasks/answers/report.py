@@ -22,8 +22,7 @@ from bert_jax.tasks.reporting.views import (
     Section,
     Table,
 )
-from bert_jax.tasks.reporting.worst import WorstExamples
-from bert_jax.tasks.texts.class_report import worst_section
+from bert_jax.tasks.reporting.worst import WorstExamples, worst_section
 
 QUESTION_WORDS = {
     "how many or how much": r"how (many|much)",

@@ -14,10 +14,19 @@ from bert_jax.tasks.reporting.by_class import (
     confusion_section,
     confusions,
 )
-from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
-from bert_jax.tasks.reporting.views import Item, MarkedSpan, Passage, Section
-from bert_jax.tasks.reporting.worst import WorstExamples, shortened
-from bert_jax.tasks.texts.class_report import LEAST_PROBABILITY, worst_section
+from bert_jax.tasks.reporting.probabilities import (
+    calibration_of,
+    calibration_section,
+    negative_log,
+)
+from bert_jax.tasks.reporting.views import (
+    Item,
+    MarkedSpan,
+    MarkKind,
+    Passage,
+    Section,
+)
+from bert_jax.tasks.reporting.worst import WorstExamples, shortened, worst_section
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -26,27 +35,21 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     gold = np.array([example.label for example, _ in pairs])
     predicted = np.array([value["choice"] for _, value in pairs])
     probabilities = np.array([max(value["probabilities"]) for _, value in pairs])
+    of_gold = np.array([value["probabilities"][own.label] for own, value in pairs])
+    losses = negative_log(of_gold).tolist()
     numbers = [len(example.choices) for example, _ in pairs]
     positions = [str(i) for i in range(max(numbers))]
     counts = confusion_counts(gold, predicted, len(positions))
     worst = WorstExamples()
-    for i, (example, value) in enumerate(pairs):
-        if value["choice"] != example.label:
-            kinds = [(example.label, value["choice"])]
-            worst.add(_loss(example, value), i, kinds)
+    for i in np.flatnonzero(gold != predicted).tolist():
+        worst.add(losses[i], i, [(gold[i], predicted[i])])
     return {
         "calibration": calibration_of(probabilities, gold == predicted),
         **class_scores(positions, counts_of_classes(counts)),
         **confusions(positions, counts),
         "chance": sum(1 / number for number in numbers) / len(numbers),
-        **worst.listed(lambda i: _entry(pairs[i])),
+        **worst.listed(lambda i: _entry(pairs[i]) | {"loss": losses[i]}),
     }
-
-
-def _loss(example: ChoiceExample, value: Prediction) -> float:
-    """Return the negative logarithm of the right choice's probability, in nats."""
-    probability = value["probabilities"][example.label]
-    return float(-np.log(max(probability, LEAST_PROBABILITY)))
 
 
 def _entry(pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
@@ -59,7 +62,6 @@ def _entry(pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
         "label": example.label,
         "prediction": value["choice"],
         "probabilities": [float(value) for value in value["probabilities"]],
-        "loss": _loss(example, value),
     }
 
 
@@ -87,14 +89,18 @@ def _item(entry: JsonObject) -> Item:
         ("predicted", f"choice {predicted} ({probabilities[predicted]:.2%})"),
         ("loss", f"{entry['loss']:.2f}"),
     ]
-    passages = [Passage("context", [MarkedSpan(entry["context"])])]
-    if entry["question"]:
-        passages.append(Passage("question", [MarkedSpan(entry["question"])]))
+    passages = [
+        Passage(name, [MarkedSpan(entry[name])])
+        for name in ("context", "question")
+        if entry[name]
+    ]
+    marks: dict[int, tuple[MarkKind, str]] = {
+        predicted: ("wrong", "predicted"),
+        gold: ("gold", "gold"),
+    }
     for i, choice in enumerate(entry["choices"]):
-        span = MarkedSpan(choice)
-        if i in (gold, predicted):
-            gold_span = MarkedSpan(choice, "gold", "gold")
-            span = gold_span if i == gold else MarkedSpan(choice, "wrong", "predicted")
+        mark, label = marks.get(i, ("", ""))
+        span = MarkedSpan(choice, mark, label)
         passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
     return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
 

@@ -21,7 +21,7 @@ from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import FinetuningTask
-from bert_jax.tasks.pairs import rank_report, score_report
+from bert_jax.tasks.pairs import report
 from bert_jax.tasks.pairs.examples import (
     PairExample,
     correlations,
@@ -58,7 +58,7 @@ class PairRankingTask(FinetuningTask):
     head = "sequence_classification"
     problem_type = "regression"
     noun = "pairs"
-    analyses = score_report.ANALYSES | rank_report.ANALYSES
+    analyses = report.ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:

@@ -28,7 +28,7 @@ from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.lengths import row_length
-from bert_jax.tasks.pairs import rank_report, score_report
+from bert_jax.tasks.pairs import report
 from bert_jax.tasks.pairs.examples import (
     PairExample,
     correlations,
@@ -75,7 +75,7 @@ class PairVectorsTask(FinetuningTask):
     noun = "pairs"
     objective_name: ClassVar[str]
     """The value of `data.sentence_pairs.objective`."""
-    analyses = score_report.ANALYSES | rank_report.ANALYSES
+    analyses = report.ANALYSES
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:

@@ -20,6 +20,14 @@ from bert_jax.tasks.reporting.views import (
     Table,
 )
 
+LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
+"""A smaller probability is 0 in float32, and its loss would be infinite."""
+
+
+def negative_log(probabilities: Float[np.ndarray, "*N"]) -> Float[np.ndarray, "*N"]:
+    """Return the losses of the probabilities of what is right, in nats."""
+    return -np.log(np.maximum(probabilities, LEAST_PROBABILITY))
+
 
 def calibration_of(
     probabilities: Float[np.ndarray, " N"], came_true: Bool[np.ndarray, " N"]

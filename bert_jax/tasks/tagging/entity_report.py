@@ -1,10 +1,11 @@
-"""Errors in the entities of sentences: types, boundaries, missed and spurious ones."""
+"""Errors in the tags of words: in the entities that they form, or in plain labels."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
 from bert_jax.metrics.entities import Entity, extract_entities, to_iobes_tag
 from bert_jax.metrics.entity_errors import EntityMatch, match_entities
 from bert_jax.metrics.match_counts import MatchCounts
@@ -30,10 +31,9 @@ from bert_jax.tasks.reporting.views import (
     TableCell,
     spaced,
 )
-from bert_jax.tasks.reporting.worst import WorstExamples
+from bert_jax.tasks.reporting.worst import WorstExamples, worst_section
 from bert_jax.tasks.tagging.conll import Sentence
 from bert_jax.tasks.tagging.scores import require_tags
-from bert_jax.tasks.texts.class_report import worst_section
 
 NO_ENTITY = "no entity"
 """The gold type of a spurious entity, and the predicted type of a missed one."""
@@ -206,10 +206,78 @@ def _spans(words: Sequence[str], marks: dict[Entity, MarkKind]) -> list[MarkedSp
     return spaced(spans)
 
 
+def analyse_labels(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by label, confusions, calibration and worst sentences."""
+    labels = task.model.labels
+    index = {name: i for i, name in enumerate(labels)}
+    pairs = list(zip(predictions.examples, predictions.values, strict=True))
+    gold = np.array([index[tag] for s, _ in pairs for tag in require_tags(s)])
+    predicted = np.array([index[tag] for _, value in pairs for tag in value["tags"]])
+    scores = np.array([word["score"] for _, value in pairs for word in value["words"]])
+    counts = confusion_counts(gold, predicted, len(labels))
+    worst = WorstExamples()
+    for i, (sentence, value) in enumerate(pairs):
+        tags = zip(require_tags(sentence), value["tags"], strict=True)
+        if wrong := [(own, other) for own, other in tags if own != other]:
+            worst.add(float(len(wrong)), i, wrong)
+    return {
+        "calibration": calibration_of(scores, gold == predicted),
+        **class_scores(labels, counts_of_classes(counts)),
+        **confusions(labels, counts),
+        "num_words": gold.size,
+        **worst.listed(lambda i: _labels_entry(pairs[i])),
+    }
+
+
+def _labels_entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
+    """Return a sentence as JSON values; a long one from its first error."""
+    sentence, value = pair
+    tags = list(zip(require_tags(sentence), value["tags"], strict=True))
+    is_long = len(tags) > MAX_WORDS
+    start = [own != other for own, other in tags].index(True) if is_long else 0
+    end = start + MAX_WORDS
+    return {
+        "where": sentence.where(start),
+        "words": list(sentence.words[start:end]),
+        "labels": [own for own, _ in tags[start:end]],
+        "predictions": [other for _, other in tags[start:end]],
+    }
+
+
+def label_sections(report: JsonObject) -> list[Section]:
+    table = class_table(report, "Scores by label", "label", ("macro", "weighted"))
+    note = f"Of {report['num_words']:,} words."
+    of = "the predicted label"
+    about = "The sentences with the most wrong labels; each is gold → predicted."
+    return [
+        Section("classes", "Labels", note, [table]),
+        confusion_section(report),
+        calibration_section(report["calibration"], of, "is right"),
+        worst_section(report, about, _labels_item, unit="sentences"),
+    ]
+
+
+def _labels_item(entry: JsonObject) -> Item:
+    names = ("words", "labels", "predictions")
+    words = list(zip(*(entry[name] for name in names), strict=True))
+    wrong = [(gold, predicted) for _, gold, predicted in words if gold != predicted]
+    facts = [("wrong labels", f"{len(wrong)} of {len(words)}")]
+    spans = [
+        MarkedSpan(word)
+        if gold == predicted
+        else MarkedSpan(word, "wrong", f"{gold} → {predicted}")
+        for word, gold, predicted in words
+    ]
+    return Item(entry["where"], facts, [Passage("words", spaced(spans))], wrong)
+
+
 _MEANINGS = {
     "f1": "of all entities, as conlleval",
     "precision": "of all entities",
     "recall": "of all entities",
     "accuracy": "fraction of words with the right tag",
 }
-ANALYSES = {"entities": Analysis(analyse, sections, _MEANINGS, parts="type")}
+ANALYSES = {
+    "entities": Analysis(analyse, sections, _MEANINGS, parts="type"),
+    "tags": Analysis(analyse_labels, label_sections),
+}

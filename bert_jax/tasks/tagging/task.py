@@ -36,7 +36,7 @@ from bert_jax.tasks.predictions import (
     Splits,
 )
 from bert_jax.tasks.splits import split_file
-from bert_jax.tasks.tagging import entity_report, tag_report
+from bert_jax.tasks.tagging import entity_report
 from bert_jax.tasks.tagging.conll import (
     TAG_FIELDS,
     Sentence,
@@ -73,7 +73,7 @@ class TokenClassificationTask(FinetuningTask):
 
     name = "token-classification"
     head = "token_classification"
-    analyses = entity_report.ANALYSES | tag_report.ANALYSES
+    analyses = entity_report.ANALYSES
 
     def report_kind(self, predictions: Predictions) -> str:
         return "tags" if learned_scheme(self.model) is None else "entities"

@@ -1,18 +1,19 @@
-"""Errors in the class of a text, or of a pair of texts."""
-
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+"""Errors in the class of a text or a pair of texts, or in any number of classes."""
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from bert_jax.metrics.confusions import confusion_counts, counts_of_classes
+from bert_jax.metrics.confusions import (
+    confusion_counts,
+    counts_of_classes,
+    counts_of_labels,
+)
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
-from bert_jax.tasks.pairs.examples import PairExample
 from bert_jax.tasks.predictions import Predictions
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.by_class import (
+    SCORES,
     class_scores,
     class_table,
     confusion_section,
@@ -21,15 +22,13 @@ from bert_jax.tasks.reporting.by_class import (
 from bert_jax.tasks.reporting.probabilities import (
     calibration_of,
     calibration_section,
+    negative_log,
     threshold_of,
     threshold_section,
 )
-from bert_jax.tasks.reporting.views import Examples, Item, MarkedSpan, Passage, Section
-from bert_jax.tasks.reporting.worst import WorstExamples, shortened
-from bert_jax.tasks.texts.examples import TextExample
-
-LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
-"""A smaller probability is 0 in float32, and its loss would be infinite."""
+from bert_jax.tasks.reporting.views import Column, Item, Section, Table
+from bert_jax.tasks.reporting.worst import WorstExamples, passages, worst_section
+from bert_jax.tasks.texts.examples import classes_of
 
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -58,7 +57,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     if len(labels) == 2:
         second = probabilities(np.ones_like(gold))
         report["threshold"] = threshold_of(second, gold == 1)
-    losses = -np.log(np.maximum(of_gold, LEAST_PROBABILITY))
+    losses = negative_log(of_gold)
     worst = WorstExamples()
     for i in np.flatnonzero(gold != predicted).tolist():
         worst.add(float(losses[i]), i, [(labels[gold[i]], labels[predicted[i]])])
@@ -69,25 +68,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         "label_probability": of_gold.tolist(),
         "loss": losses.tolist(),
     }
-    return report | worst_texts(worst, predictions.examples, columns)
-
-
-def worst_texts(
-    worst: WorstExamples,
-    examples: Sequence[TextExample | PairExample],
-    columns: Mapping[str, Sequence[Any]],
-) -> JsonObject:
-    """Return the number of wrong examples, and those to list.
-
-    Each is listed with its texts and its values of the columns.
-    """
-    return worst.listed(
-        lambda i: {
-            "where": examples[i].where,
-            "texts": [shortened(text) for text in examples[i].texts[:2]],
-            **{name: column[i] for name, column in columns.items()},
-        }
-    )
+    return report | worst.listed_texts(predictions.examples, columns)
 
 
 def sections(report: JsonObject) -> list[Section]:
@@ -116,30 +97,6 @@ def sections(report: JsonObject) -> list[Section]:
     return [*shown, worst_section(report, note, _item)]
 
 
-def worst_section(
-    report: JsonObject,
-    note: str,
-    item: Callable[[JsonObject], Item],
-    unit: str = "texts",
-) -> Section:
-    """Return the section of the worst examples, of which some may be listed."""
-    items = [item(entry) for entry in report["worst"]]
-    wrong, total = report["num_wrong"], report["num_examples"]
-    extent = f"{wrong:,} of {total:,} {unit} are wrong ({wrong / max(total, 1):.1%})"
-    if len(items) < wrong:
-        extent += f"; {len(items)} of them are listed"
-    return Section("worst", "Worst examples", f"{extent}. {note}", [Examples(items)])
-
-
-def passages(texts: Sequence[str]) -> list[Passage]:
-    """Return a text, or both texts of a pair."""
-    names = ("text",) if len(texts) == 1 else ("first text", "second text")
-    return [
-        Passage(name, [MarkedSpan(text)])
-        for name, text in zip(names, texts, strict=True)
-    ]
-
-
 def _item(entry: JsonObject) -> Item:
     gold, predicted = entry["label"], entry["prediction"]
     return Item(
@@ -154,4 +111,86 @@ def _item(entry: JsonObject) -> Item:
     )
 
 
-ANALYSES = {"single_label_classification": Analysis(analyse, sections)}
+def analyse_several(task: FinetuningTask, predictions: Predictions) -> JsonObject:
+    """Return scores by class, calibration, thresholds and worst examples."""
+    labels, values = task.model.labels, predictions.values
+    examples = predictions.examples
+    gold = np.array([[n in classes_of(e) for n in labels] for e in examples])
+    chosen = np.array([[n in v["labels"] for n in labels] for v in values])
+    rows = [[value["probabilities"][n] for n in labels] for value in values]
+    probabilities = np.array(rows)
+    report = {
+        "calibration": calibration_of(probabilities.ravel(), gold.ravel()),
+        **class_scores(labels, counts_of_labels(gold, chosen)),
+        "threshold": threshold_of(probabilities.ravel(), gold.ravel()),
+    }
+    for i, entry in enumerate(report["classes"]):
+        by_class = threshold_of(probabilities[:, i], gold[:, i])
+        entry["best_threshold"] = by_class["best"] if by_class else None
+    # The binary cross-entropies of all classes, in nats.
+    of_gold = np.where(gold, probabilities, 1 - probabilities)
+    losses = negative_log(of_gold).sum(axis=1)
+    worst = WorstExamples()
+    for i in np.flatnonzero((gold != chosen).any(axis=1)).tolist():
+        worst.add(float(losses[i]), i)
+    columns = {
+        "labels": [[labels[j] for j in np.flatnonzero(row)] for row in gold],
+        "predictions": [[labels[j] for j in np.flatnonzero(row)] for row in chosen],
+        "probabilities": [dict(zip(labels, row, strict=True)) for row in rows],
+        "loss": losses.tolist(),
+    }
+    return report | worst.listed_texts(examples, columns)
+
+
+def several_sections(report: JsonObject) -> list[Section]:
+    averages = ("micro", "macro", "weighted")
+    table = class_table(report, "Scores by class", "class", averages)
+    note = "Each text has any number of classes; each class is a decision of its own."
+    values = calibration_section(report["calibration"], "a class", "is right")
+    shown = [Section("classes", "Classes", note, [table]), values]
+    if report["threshold"]:
+        what = "Each class is predicted"
+        section = threshold_section(report["threshold"], what, report["checkpoint"])
+        section.parts.append(_table_of_thresholds(report))
+        shown.append(section)
+    note = (
+        "The texts with the highest loss: the sum over the classes of the negative "
+        "logarithm of the probability of what is right, in nats. Some labels may be "
+        "wrong, not the model."
+    )
+    return [*shown, worst_section(report, note, _several_item)]
+
+
+def _table_of_thresholds(report: JsonObject) -> Table:
+    columns = [Column("class"), Column("threshold")]
+    columns += [Column(name, "percent") for name in SCORES.values()]
+    rows = [
+        [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in SCORES)]
+        for entry in report["classes"]
+        if (best := entry["best_threshold"])
+    ]
+    return Table("The best threshold of each class alone", columns, rows)
+
+
+def _several_item(entry: JsonObject) -> Item:
+    gold, predicted = set(entry["labels"]), set(entry["predictions"])
+    missed, spurious = gold - predicted, predicted - gold
+    probabilities = entry["probabilities"]
+
+    def listed(names: list[str]) -> str:
+        return ", ".join(f"{n} ({probabilities[n]:.1%})" for n in names) or "none"
+
+    facts = [
+        ("gold", listed(entry["labels"])),
+        ("predicted", listed(entry["predictions"])),
+        ("loss", f"{entry['loss']:.2f}"),
+    ]
+    errors = [(name, "missed") for name in sorted(missed)]
+    errors += [("not gold", name) for name in sorted(spurious)]
+    return Item(entry["where"], facts, passages(entry["texts"]), errors)
+
+
+ONE_CLASS = {"single_label_classification": Analysis(analyse, sections)}
+SEVERAL_CLASSES = {
+    "multi_label_classification": Analysis(analyse_several, several_sections)
+}

@@ -18,7 +18,7 @@ from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tasks.class_names import amounts_warning
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.task import DeviceBatch
-from bert_jax.tasks.texts import class_report, classes_report
+from bert_jax.tasks.texts import class_report
 from bert_jax.tasks.texts.examples import TextExample, classes_of
 from bert_jax.tasks.texts.task import TextTask
 
@@ -31,7 +31,7 @@ class ClassTask(TextTask):
     name = "text-classification"
     class_weights: tuple[float, ...] = ()
     """The weight of each class in the loss; (): 1."""
-    analyses = class_report.ANALYSES
+    analyses = class_report.ONE_CLASS
 
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
         amounts = [] if self.data.glue else amounts_warning(self.model.labels)
@@ -89,7 +89,7 @@ class ClassesTask(TextTask):
     name = "text-classification"
     divergence = staticmethod(binary_divergence)
     problem_type = "multi_label_classification"
-    analyses = classes_report.ANALYSES
+    analyses = class_report.SEVERAL_CLASSES
 
     def _label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Return int32 [N, C]: 0 or 1."""

@@ -7,8 +7,7 @@ from jaxtyping import Float, Float64
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
-from bert_jax.tasks.pairs.examples import PairExample
-from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.predictions import Example, Predictions
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.views import (
     Axis,
@@ -22,9 +21,7 @@ from bert_jax.tasks.reporting.views import (
     Table,
     TableCell,
 )
-from bert_jax.tasks.reporting.worst import WorstExamples
-from bert_jax.tasks.texts.class_report import passages, worst_texts
-from bert_jax.tasks.texts.examples import TextExample
+from bert_jax.tasks.reporting.worst import WorstExamples, passages
 
 MAX_POINTS = 1000
 _NUM_BINS, _NUM_GROUPS = 25, 5
@@ -66,7 +63,7 @@ def points(
 
 def largest(
     errors: Float[np.ndarray, " N"],
-    examples: Sequence[TextExample | PairExample],
+    examples: Sequence[Example],
     columns: Mapping[str, Float[np.ndarray, " N"]],
 ) -> list[JsonObject]:
     """Return the examples with the largest errors, with their values of the columns."""
@@ -74,7 +71,7 @@ def largest(
     for i, size in enumerate(np.abs(errors).tolist()):
         worst.add(size, i)
     values = {name: column.tolist() for name, column in columns.items()}
-    return worst_texts(worst, examples, values)["worst"]
+    return worst.listed_texts(examples, values)["worst"]
 
 
 def _errors(error: Float[np.ndarray, " N"]) -> dict[str, float]:
