@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from etils import epath
 
@@ -83,46 +83,34 @@ def _json_rows(file: str) -> Iterator[TableRow]:
     """Return each question with its paragraph and article, or why there is none."""
     require_file(file, "give one of SQuAD's JSON format, or its directory as path.")
     content = parse_json(read_text(Path(file)), f"{file}, one of SQuAD's JSON files,")
-    for article in _entries(_Entry(content, file), "data", ": "):
+    for article in _entries(TableRow(content, file), "data", ": "):
         if isinstance(article.values, dict) and "question" in article.values:
             yield TableRow(article.values, article.where)
             continue
         for paragraph in _entries(article, "paragraphs"):
             for question in _entries(paragraph, "qas"):
-                entries = {
-                    "article": article,
-                    "paragraph": paragraph,
-                    "question": question,
-                }
-                yield TableRow(entries, question.where, question.problem)
+                nested = {"entries": (article, paragraph, question)}
+                yield TableRow(nested, question.where, question.problem)
 
 
-class _Entry(NamedTuple):
-    """What a list of the file holds, and its place."""
-
-    values: Any
-    where: str
-    problem: str = ""
-    """Why the entry holds no list of others."""
-
-
-def _entries(parent: _Entry, name: str, separator: str = ".") -> Iterator[_Entry]:
-    """Return what the list `name` of an object holds; a problem stays one entry."""
+def _entries(parent: TableRow, name: str, separator: str = ".") -> Iterator[TableRow]:
+    """Yield what the list `name` of an object holds; a problem stays one entry."""
     try:
         if parent.problem:
             raise ValueError(parent.problem)
         entries = _field(parent.values, name, list, parent.where)
     except ValueError as error:
-        yield parent._replace(problem=str(error))
+        yield TableRow(parent.values, parent.where, str(error))
         return
     for i, entry in enumerate(entries):
-        yield _Entry(entry, f"{parent.where}{separator}{name}[{i}]")
+        yield TableRow(entry, f"{parent.where}{separator}{name}[{i}]")
 
 
 def _example_of_entry(row: TableRow) -> SquadExample:
-    if not isinstance(row.values.get("article"), _Entry):
+    entries = row.values.get("entries")
+    if not isinstance(entries, tuple):  # which JSON has not
         return _example_of_row(row)
-    article, paragraph, question = row.values.values()
+    article, paragraph, question = entries
     named = "title" in article.values
     title = _string(article.values, "title", article.where) if named else ""
     context = _text(paragraph.values, "context", paragraph.where)

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -39,13 +39,6 @@ have precedence at the same word."""
 _ANSWER_WORDS = (1, 2, 3, 5, 10)
 """The most words of an answer in each group but the last."""
 _CONTEXT_WORDS = (50, 100, 200, 400)
-_GROUPS = {
-    "answerable": "Has an answer",
-    "question_word": "Question word",
-    "answer_type": "Answer",
-    "answer_words": "Words of the answer",
-    "context_words": "Words of the document",
-}
 _MARGIN = 150
 """The characters of the document that are listed on either side of an answer."""
 
@@ -67,20 +60,11 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         if kind != "exact":
             # First the answers without any right word, then the surest ones.
             worst.add(2 * (100 - f1[i]) / 100 + probabilities[i], i)
-    group_of = {
-        "answerable": lambda e: "no" if e.impossible else "yes",
-        "question_word": question_word,
-        "answer_type": answer_type,
-        "answer_words": lambda e: (
-            _range(len(e.answers[0][0].split()), _ANSWER_WORDS) if e.answers else "none"
-        ),
-        "context_words": lambda e: _range(len(e.context.split()), _CONTEXT_WORDS),
-    }
     return {
         "calibration": calibration_of(probabilities, exact == 100),
         "groups": {
             name: _grouped([of(example) for example, _ in pairs], exact, f1)
-            for name, of in group_of.items()
+            for name, (_, of) in _GROUPS.items()
             if name != "answerable" or has_null
         },
         "error_kinds": {kind: kinds.count(kind) for kind in _ERRORS if kind in kinds},
@@ -149,6 +133,24 @@ def _range(number: int, bounds: Sequence[int]) -> str:
             return str(high) if high == low + 1 else f"{low + 1} to {high}"
         low = high
     return f"more than {low}"
+
+
+_GROUPS: dict[str, tuple[str, Callable[[SquadExample], str]]] = {
+    "answerable": ("Has an answer", lambda e: "no" if e.impossible else "yes"),
+    "question_word": ("Question word", question_word),
+    "answer_type": ("Answer", answer_type),
+    "answer_words": (
+        "Words of the answer",
+        lambda e: (
+            _range(len(e.answers[0][0].split()), _ANSWER_WORDS) if e.answers else "none"
+        ),
+    ),
+    "context_words": (
+        "Words of the document",
+        lambda e: _range(len(e.context.split()), _CONTEXT_WORDS),
+    ),
+}
+"""The groups of questions: their title, and the group of a question."""
 
 
 def _grouped(
@@ -224,7 +226,7 @@ def _holds(places: Sequence[tuple[int, int]], character: int) -> bool:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    tables = [_group_table(_GROUPS[name], g) for name, g in report["groups"].items()]
+    tables = [_group_table(_GROUPS[name][0], g) for name, g in report["groups"].items()]
     errors = Table(
         "Answers by error",
         [Column("answer"), Column("count", "whole"), Column("meaning")],
@@ -247,36 +249,35 @@ def sections(report: JsonObject) -> list[Section]:
 def _group_table(title: str, groups: Sequence[JsonObject]) -> Table:
     columns = [Column(title.lower()), Column("questions", "whole")]
     columns += [Column(name, "percent", has_bar=True) for name in ("exact match", "F1")]
-    return Table(
-        title,
-        columns,
-        [
-            [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100]
-            for g in groups
-        ],
-    )
+    rows = [
+        [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100] for g in groups
+    ]
+    return Table(title, columns, rows)
+
+
+_MARKS: dict[str, tuple[MarkKind, str]] = {
+    "": ("", ""),
+    "cut": ("", ""),
+    "gold": ("gold", "gold"),
+    "predicted": ("wrong", "predicted"),
+    "both": ("right", "gold and predicted"),
+}
 
 
 def _item(entry: JsonObject) -> Item:
     facts = [
         ("gold", " | ".join(entry["answers"]) or "no answer"),
-        ("predicted", f"{entry['prediction'] or 'no answer'}"),
+        ("predicted", entry["prediction"] or "no answer"),
         ("probability", f"{entry['probability']:.2%}"),
         ("F1", f"{entry['f1']:.1f}"),
         ("error", entry["error"]),
     ]
     question = Passage("question", [MarkedSpan(entry["question"])])
-    spans = [_span(text, kind) for text, kind in entry["context"]]
+    spans = []
+    for text, kind in entry["context"]:
+        mark, label = _MARKS[kind]
+        spans.append(MarkedSpan(text or " […] ", mark, label))
     return Item(entry["where"], facts, [question, Passage("document", spans)])
-
-
-def _span(text: str, kind: str) -> MarkedSpan:
-    if kind == "cut":
-        return MarkedSpan(" […] ")
-    marks: dict[str, MarkKind] = {"both": "right", "gold": "gold", "predicted": "wrong"}
-    return MarkedSpan(
-        text, marks.get(kind, ""), "gold and predicted" if kind == "both" else kind
-    )
 
 
 _MEANINGS = {

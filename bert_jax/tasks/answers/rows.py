@@ -4,11 +4,10 @@ A row is [CLS] question [SEP] window [SEP] (Devlin et al. 2018, §4.2 and §4.3)
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int32, Integer
+from jaxtyping import Int32, Integer
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import (
@@ -71,19 +70,20 @@ def tokenize(
     Raises:
         ValueError: rows are too short for questions and stride.
     """
-    max_length = row_length(config, model)
-    _check_lengths(config, max_length, num_special_tokens(tokenizer, 2))
+    max_length, query_length = row_length(config, model), config.max_query_length
+    num_special = num_special_tokens(tokenizer, 2)
+    _check_lengths(config, max_length, num_special)
     questions = tokenizer.encode_batch([example.question for example in examples])
     contexts = dict.fromkeys(example.context for example in examples)
     documents = {context: _encode_document(context, tokenizer) for context in contexts}
-    example_indices: list[int] = []
-    rows: list[_AnswerRow] = []
+    rows = []
     for i, (example, question) in enumerate(zip(examples, questions, strict=True)):
-        document = documents[example.context]
-        own_rows = _rows(example, question, document, tokenizer, config, max_length)
-        example_indices += [i] * len(own_rows)
-        rows += own_rows
-    tokens, offset, max_context, label, cut = zip(*rows, strict=True)
+        document, query = documents[example.context], question[:query_length]
+        width = max_length - len(query) - num_special
+        spans = windows(len(document.ids), width, config.document_stride)
+        own = _rows(example, query, document, spans, tokenizer)
+        rows += [(i, len(question) - len(query), *row) for row in own]
+    example_indices, cut, tokens, offset, max_context, label = zip(*rows, strict=True)
     return from_rows(
         list(tokens),
         np.array(example_indices, np.int32),
@@ -171,38 +171,19 @@ def _encode_document(context: str, tokenizer: Tokenizer) -> Encoding:
     return dataclasses.replace(encoding, offsets=offsets)
 
 
-class _AnswerRow(NamedTuple):
-    """A question with one window of its document."""
-
-    tokens: tuple[list[int], int]
-    """As of `build_row`."""
-    offset: Int32[np.ndarray, "T 2"]
-    max_context: Bool[np.ndarray, " T"]
-    label: tuple[int, int]
-    cut: int
-    """The number of tokens of the question that were left out."""
-
-
 def _rows(
     example: SquadExample,
-    question: list[int],
+    query: list[int],
     document: Encoding,
+    spans: Integer[np.ndarray, "K 2"],
     tokenizer: Tokenizer,
-    config: ExamplesConfig,
-    max_length: int,
-) -> list[_AnswerRow]:
-    """Return the rows of an example, one for each window of its document."""
-    length = len(document.ids)
-    query = question[: config.max_query_length]
-    cut, width = len(question) - len(query), max_length - len(query)
-    width -= num_special_tokens(tokenizer, 2)
-    spans = windows(length, width, config.document_stride)
-    best_window = window_of_most_context(spans, length)
+) -> Iterator[tuple[tuple[list[int], int], np.ndarray, np.ndarray, tuple[int, int]]]:
+    """Yield the row, `offset`, `max_context` and `label` of each window."""
+    best_window = window_of_most_context(spans, len(document.ids))
     answer = None
     if example.answers and not example.misplaced:
         text, first = example.answers[0]
         answer = token_span(document.offsets, first, first + len(text))
-    rows = []
     for i, (start, end) in enumerate(spans.tolist()):
         ids, second = build_row(tokenizer, query, document.ids[start:end].tolist())
         offset = np.full((len(ids), 2), -1, np.int32)
@@ -212,5 +193,4 @@ def _rows(
         label = (0, 0) if answer or example.impossible else (-1, -1)
         if answer and start <= answer[0] and answer[1] < end:
             label = (answer[0] - start + second, answer[1] - start + second)
-        rows.append(_AnswerRow((ids, second), offset, max_context, label, cut))
-    return rows
+        yield (ids, second), offset, max_context, label

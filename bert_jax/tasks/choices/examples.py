@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.lines import require_file, suffix_of
 from bert_jax.tables.read import tab_separated, table_rows
@@ -73,7 +72,7 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
         rows,
         lambda row: parse(row, column),
         config.skip_damaged,
-        has_label=lambda example: example.label is not None,
+        has_label=lambda one: one.label is not None,
     )
     if not examples:
         raise ValueError(f"{path} has no rows; it must have at least one.")
@@ -100,24 +99,19 @@ def codah_rows(path: str, label_column: str = "label") -> Iterator[TableRow]:
     A first line that ends in the name of the label column is a header.
     """
     for line_number, fields in tab_separated(Path(path)):
+        if line_number == 1 and fields[-1] == label_column:
+            continue
         where = f"{path}, line {line_number}"
-        try:
-            row = TableRow(_codah_values(fields, label_column, where), where)
-        except ValueError as error:
-            row = TableRow({}, where, str(error))
-        if line_number > 1 or fields[-1] != label_column:
-            yield row
-
-
-def _codah_values(fields: Sequence[str], label_column: str, where: str) -> JsonObject:
-    if len(fields) != 7:
-        rule = f"{len(fields)} fields; it must have 7: {_CODAH_FIELDS}."
-        raise ValueError(f"{where} has {rule}")
-    category, context, *choices, label = fields
-    if not context.strip():
-        raise ValueError(f"{where}: the context is {context!r:.40}; it must be a text.")
-    texts = {"category": category, "context": context, "choices": choices}
-    return {label_column: label or None} | texts
+        if len(fields) != 7:
+            rule = f"{len(fields)} fields; it must have 7: {_CODAH_FIELDS}."
+            yield TableRow({}, where, f"{where} has {rule}")
+            continue
+        category, context, *choices, label = fields
+        problem = ""
+        if not context.strip():
+            problem = f"{where}: the context is {context!r:.40}; it must be a text."
+        texts = {"category": category, "context": context, "choices": choices}
+        yield TableRow({label_column: label or None} | texts, where, problem)
 
 
 def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
