@@ -7,7 +7,7 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import jax
 import jax.numpy as jnp
@@ -169,18 +169,14 @@ class PairVectorsTask(FinetuningTask):
         dropout_key: Key[Array, ""] | None = None,
     ) -> Float[Array, "B C D"]:
         """Return the vectors of all texts, not normalised."""
-        num_pairs, num_texts, length = batch["tokens"].shape
-        first = min(self.first_length or length, length)
-        keys = [None, None] if dropout_key is None else jax.random.split(dropout_key)
-        vectors = [
-            self._vectors(params, batch, texts, size, key)
-            for texts, size, key in (
-                (slice(0, 1), first, keys[0]),
-                (slice(1, num_texts), length, keys[1]),
-            )
-        ]
-        parts = [part.reshape(num_pairs, -1, part.shape[-1]) for part in vectors]
-        return jnp.concatenate(parts, axis=1)
+        first_key, key = None, None
+        if dropout_key is not None:
+            first_key, key = jax.random.split(dropout_key)
+        length = batch["tokens"].shape[-1]
+        first_length = min(self.first_length or length, length)
+        first = self._vectors(params, batch, slice(0, 1), first_length, first_key)
+        others = self._vectors(params, batch, slice(1, None), length, key)
+        return jnp.concatenate([first, others], axis=1)
 
     def _vectors(
         self,
@@ -189,22 +185,21 @@ class PairVectorsTask(FinetuningTask):
         texts: slice,
         length: int,
         dropout_key: Key[Array, ""] | None,
-    ) -> Float[Array, "_ D"]:
+    ) -> Float[Array, "B _ D"]:
         """Return the vectors of some of each row's texts, of at most `length` ids."""
         part = {name: batch[name][:, texts] for name in ("tokens", "second", "end")}
         inputs = inputs_of_tokenized(part | {"tokens": part["tokens"][..., :length]})
-        options: dict[str, Any] = {"pooling": self.data.embedding.pooling}
-        if "skip" in batch:
-            options["skip"] = batch["skip"][:, texts].reshape(-1)
-        return compute(
+        vectors = compute(
             self.model,
             params,
             "embed",
             inputs,
             dropout_key=dropout_key,
             normalize=False,
-            **options,
+            pooling=self.data.embedding.pooling,
+            skip=batch["skip"][:, texts].reshape(-1) if "skip" in batch else 0,
         )
+        return vectors.reshape(len(batch["tokens"]), -1, vectors.shape[-1])
 
     def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return (batch["row"] >= 0).sum(dtype=jnp.float32)
