@@ -45,12 +45,18 @@ def match_entities(
     Entities with the same words are matched, then those that overlap: first the pairs
     of one type, and of these first the pairs with the most words in common.
     """
+
+    def priority(pair: tuple[Entity, Entity]) -> tuple[bool, bool, int, int]:
+        entity, other = pair
+        is_moved, is_other = entity[1:] != other[1:], entity.type != other.type
+        return is_moved, is_other, -_common_words(entity, other), entity.start
+
     pairs = [
         (entity, other)
         for entity, other in itertools.product(gold, predicted)
         if _common_words(entity, other)
     ]
-    pairs.sort(key=_priority)
+    pairs.sort(key=priority)
     matches: list[EntityMatch] = []
     in_gold, in_predicted = set(gold), set(predicted)
     for entity, other in pairs:
@@ -65,16 +71,6 @@ def match_entities(
 
 def _common_words(entity: Entity, other: Entity) -> int:
     return max(0, min(entity.end, other.end) - max(entity.start, other.start))
-
-
-def _priority(pair: tuple[Entity, Entity]) -> tuple[bool, bool, int, int]:
-    entity, other = pair
-    return (
-        entity[1:] != other[1:],
-        entity.type != other.type,
-        -_common_words(entity, other),
-        entity.start,
-    )
 
 
 def _place(match: EntityMatch) -> tuple[int, int]:

@@ -80,11 +80,7 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
 
 
 def is_codah(path: str) -> bool:
-    """Return whether a file is CODAH's: a .tsv without a header of SWAG's columns.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-    """
+    """Return whether a file is CODAH's: a .tsv without a header of SWAG's columns."""
     if suffix_of(path) != ".tsv":
         return False
     require_file(path, "name a .csv, .tsv or .jsonl.")
@@ -115,11 +111,7 @@ def codah_rows(path: str, label_column: str = "label") -> Iterator[TableRow]:
 
 
 def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
-    """Return the example of a row with SWAG's columns.
-
-    Raises:
-        ValueError: a column is missing, or holds no text.
-    """
+    """Return the example of a row with SWAG's columns."""
     # By their numbers, since a label is one, whatever the order of columns.
     endings = sorted(filter(_ENDING.fullmatch, row.values), key=lambda n: int(n[6:]))
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
@@ -137,13 +129,7 @@ def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
 
 
 def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
-    """Return the example of a row with `context` and `choices`.
-
-    `question` and the label are optional.
-
-    Raises:
-        ValueError: a field is missing, or has the wrong type.
-    """
+    """Return the example of a row with `context`, `choices` and perhaps `question`."""
     if "choices" not in row.values:
         raise ValueError(missing_column_message(row.where, "choices", row.values))
     choices = row.values["choices"]

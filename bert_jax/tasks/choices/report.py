@@ -7,24 +7,12 @@ from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.choices.examples import ChoiceExample
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting import by_class, views
 from bert_jax.tasks.reporting.analysis import Analysis
-from bert_jax.tasks.reporting.by_class import (
-    class_scores,
-    class_table,
-    confusion_section,
-    confusions,
-)
 from bert_jax.tasks.reporting.probabilities import (
     calibration_of,
     calibration_section,
     negative_log,
-)
-from bert_jax.tasks.reporting.views import (
-    Item,
-    MarkedSpan,
-    MarkKind,
-    Passage,
-    Section,
 )
 from bert_jax.tasks.reporting.worst import WorstExamples, shortened, worst_section
 
@@ -45,8 +33,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         worst.add(losses[i], i, [(gold[i], predicted[i])])
     return {
         "calibration": calibration_of(probabilities, gold == predicted),
-        **class_scores(positions, counts_of_classes(counts)),
-        **confusions(positions, counts),
+        **by_class.class_scores(positions, counts_of_classes(counts)),
+        **by_class.confusions(positions, counts),
         "chance": sum(1 / number for number in numbers) / len(numbers),
         **worst.listed(lambda i: _entry(pairs[i]) | {"loss": losses[i]}),
     }
@@ -65,23 +53,23 @@ def _entry(pair: tuple[ChoiceExample, Prediction]) -> JsonObject:
     }
 
 
-def sections(report: JsonObject) -> list[Section]:
+def sections(report: JsonObject) -> list[views.Section]:
     title = "Scores by position of the right choice"
-    table = class_table(report, title, "position", ("macro",))
+    table = by_class.class_table(report, title, "position", ("macro",))
     note = (
         "The recall is the accuracy of the questions whose right choice stands at that "
         f"position, from 0. A guess is right for {report['chance']:.1%}."
     )
     about = "The questions whose right choice has the lowest probability."
     return [
-        Section("classes", "Positions", note, [table]),
-        confusion_section(report, "A class is a position here."),
+        views.Section("classes", "Positions", note, [table]),
+        by_class.confusion_section(report, "A class is a position here."),
         calibration_section(report["calibration"], "the predicted choice", "is right"),
         worst_section(report, about, _item, unit="questions"),
     ]
 
 
-def _item(entry: JsonObject) -> Item:
+def _item(entry: JsonObject) -> views.Item:
     gold, predicted = entry["label"], entry["prediction"]
     probabilities = entry["probabilities"]
     facts = [
@@ -90,19 +78,19 @@ def _item(entry: JsonObject) -> Item:
         ("loss", f"{entry['loss']:.2f}"),
     ]
     passages = [
-        Passage(name, [MarkedSpan(entry[name])])
+        views.Passage(name, [views.MarkedSpan(entry[name])])
         for name in ("context", "question")
         if entry[name]
     ]
-    marks: dict[int, tuple[MarkKind, str]] = {
+    marks: dict[int, tuple[views.MarkKind, str]] = {
         predicted: ("wrong", "predicted"),
         gold: ("gold", "gold"),
     }
     for i, choice in enumerate(entry["choices"]):
         mark, label = marks.get(i, ("", ""))
-        span = MarkedSpan(choice, mark, label)
-        passages.append(Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
-    return Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
+        span = views.MarkedSpan(choice, mark, label)
+        passages.append(views.Passage(f"choice {i} ({probabilities[i]:.1%})", [span]))
+    return views.Item(entry["where"], facts, passages, [(str(gold), str(predicted))])
 
 
 ANALYSES = {"multiple-choice": Analysis(analyse, sections)}

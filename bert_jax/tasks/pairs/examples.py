@@ -1,7 +1,6 @@
 """Pairs of texts, with hard negatives or a score, from the rows of a table."""
 
 import dataclasses
-import functools
 import math
 import re
 from collections.abc import Sequence
@@ -57,12 +56,10 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
             f"data.path={data.path} is not read for sentence pairs; name files, as by "
             "`finetune --data.train` or `evaluate --input`."
         )
-    rows = table_rows(name, data.delimiter)
-    parse = functools.partial(_labelled, data=data)
     examples = parse_rows(
         name,
-        rows,
-        parse,
+        table_rows(name, data.delimiter),
+        lambda row: _labelled(row, data),
         data.skip_damaged,
         has_label=lambda one: one.label is not None,
     )
@@ -83,11 +80,7 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
 
 
 def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
-    """Return the two texts of a row; its other columns are ignored.
-
-    Raises:
-        ValueError: a column is missing or empty.
-    """
+    """Return the two texts of a row; its other columns are ignored."""
     columns = pair_columns(row, data)
     return PairExample(tuple(text_of(row, name) for name in columns), where=row.where)
 

@@ -9,33 +9,15 @@ from jaxtyping import Float
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Predictions
+from bert_jax.tasks.reporting import views
 from bert_jax.tasks.reporting.analysis import Analysis
-from bert_jax.tasks.reporting.views import (
-    Axis,
-    Chart,
-    Column,
-    Curve,
-    Examples,
-    Item,
-    MarkedSpan,
-    Passage,
-    Section,
-    Table,
-)
 from bert_jax.tasks.reporting.worst import (
     WorstExamples,
     passages,
     shortened,
     worst_section,
 )
-from bert_jax.tasks.texts.number_report import (
-    by_range,
-    dots_note,
-    largest,
-    points,
-    range_rows,
-    with_margin,
-)
+from bert_jax.tasks.texts import number_report
 
 _RANGES = ((1, 1), (2, 3), (4, 10), (11, 100), (101, None))
 """Of ranks, from and to."""
@@ -53,9 +35,9 @@ def analyse_scores(task: FinetuningTask, predictions: Predictions) -> JsonObject
     places = {f"{name}_place": _places(values) for name, values in by_name.items()}
     errors = places["score_place"] - places["label_place"]
     return {
-        "by_range": by_range(gold, scores, _summary),
-        "points": points(gold, "score", scores),
-        "worst": largest(errors, predictions.examples, by_name | places),
+        "by_range": number_report.by_range(gold, scores, _summary),
+        "points": number_report.points(gold, "score", scores),
+        "worst": number_report.largest(errors, predictions.examples, by_name | places),
     }
 
 
@@ -72,22 +54,22 @@ def _summary(scores: Float[np.ndarray, " _"]) -> JsonObject:
     return {"mean_score": float(scores.mean()), "score_quantiles": quantiles}
 
 
-def score_sections(report: JsonObject) -> list[Section]:
+def score_sections(report: JsonObject) -> list[views.Section]:
     labels, scores = (report["points"][name] for name in ("label", "score"))
-    low, high = with_margin(labels)
-    scatter = Chart(
+    low, high = number_report.with_margin(labels)
+    scatter = views.Chart(
         "Score against label",
-        Axis("label", low, high),
-        curves=[Curve("score", labels, scores, dots=True)],
-        note=dots_note(report, "pair"),
+        views.Axis("label", low, high),
+        curves=[views.Curve("score", labels, scores, dots=True)],
+        note=number_report.dots_note(report, "pair"),
     )
     names = "mean score", "lowest tenth to", "median", "highest tenth from"
-    columns = [Column("labels"), Column("pairs", "whole")]
-    columns += [Column(name, "number") for name in names]
-    rows = range_rows(
+    columns = [views.Column("labels"), views.Column("pairs", "whole")]
+    columns += [views.Column(name, "number") for name in names]
+    rows = number_report.range_rows(
         report, lambda own: [own["mean_score"], *own["score_quantiles"].values()]
     )
-    table = Table("Scores by label", columns, rows)
+    table = views.Table("Scores by label", columns, rows)
     note = "Labels and scores may have different scales; their order is compared."
     about = (
         "The pairs whose place in the order of the scores is farthest from that in the "
@@ -96,19 +78,19 @@ def score_sections(report: JsonObject) -> list[Section]:
     )
     items = [_scored_item(entry) for entry in report["worst"]]
     return [
-        Section("order", "Scores and labels", note, [scatter, table]),
-        Section("worst", "Worst examples", about, [Examples(items)]),
+        views.Section("order", "Scores and labels", note, [scatter, table]),
+        views.Section("worst", "Worst examples", about, [views.Examples(items)]),
     ]
 
 
-def _scored_item(entry: JsonObject) -> Item:
+def _scored_item(entry: JsonObject) -> views.Item:
     facts = [
         ("label", f"{entry['label']:.4g}"),
         ("score", f"{entry['score']:.4g}"),
         ("place by label", f"{entry['label_place']:.0%}"),
         ("by score", f"{entry['score_place']:.0%}"),
     ]
-    return Item(entry["where"], facts, passages(entry["texts"]))
+    return views.Item(entry["where"], facts, passages(entry["texts"]))
 
 
 def analyse_ranks(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -152,15 +134,15 @@ def _ranked_entry(value: JsonObject, examples: Sequence[Example]) -> JsonObject:
     }
 
 
-def rank_sections(report: JsonObject) -> list[Section]:
+def rank_sections(report: JsonObject) -> list[views.Section]:
     total = report["num_queries"]
-    columns = [Column("rank"), Column("first texts", "whole")]
-    columns.append(Column("fraction", "percent", has_bar=True))
+    columns = [views.Column("rank"), views.Column("first texts", "whole")]
+    columns.append(views.Column("fraction", "percent", has_bar=True))
     rows = [
         [_range(entry), entry["count"], entry["count"] / max(total, 1)]
         for entry in report["ranks"]
     ]
-    table = Table("Rank of the right text", columns, rows)
+    table = views.Table("Rank of the right text", columns, rows)
     note = "Of a text with several partners, the rank is that of the best one."
     about = (
         "The first texts whose own text has the lowest rank, and what was ranked first "
@@ -168,7 +150,7 @@ def rank_sections(report: JsonObject) -> list[Section]:
     )
     of_queries = report | {"num_examples": total}
     return [
-        Section("ranks", "Ranks", note, [table]),
+        views.Section("ranks", "Ranks", note, [table]),
         worst_section(of_queries, about, _ranked_item, "first texts"),
     ]
 
@@ -180,20 +162,20 @@ def _range(entry: JsonObject) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _ranked_item(entry: JsonObject) -> Item:
+def _ranked_item(entry: JsonObject) -> views.Item:
     first, own = entry["texts"]
     facts = [
         ("rank", f"{entry['rank']:,}"),
         ("score", f"{entry['score']:.4g}"),
         ("of what is ranked first", f"{entry['first_score']:.4g}"),
     ]
-    before = MarkedSpan(entry["first_text"], "wrong")
+    before = views.MarkedSpan(entry["first_text"], "wrong")
     shown = [
-        Passage("first text", [MarkedSpan(first)]),
-        Passage("its own text", [MarkedSpan(own, "gold")]),
-        Passage(f"ranked first ({entry['first_where']})", [before]),
+        views.Passage("first text", [views.MarkedSpan(first)]),
+        views.Passage("its own text", [views.MarkedSpan(own, "gold")]),
+        views.Passage(f"ranked first ({entry['first_where']})", [before]),
     ]
-    return Item(entry["where"], facts, shown)
+    return views.Item(entry["where"], facts, shown)
 
 
 ANALYSES = {

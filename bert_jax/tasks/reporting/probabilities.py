@@ -8,17 +8,8 @@ from jaxtyping import Bool, Float
 from bert_jax.metrics.calibration import calibration
 from bert_jax.metrics.threshold_curve import DEFAULT_THRESHOLD, threshold_curve
 from bert_jax.storage.files import JsonObject
+from bert_jax.tasks.reporting import views
 from bert_jax.tasks.reporting.by_class import SCORES
-from bert_jax.tasks.reporting.views import (
-    Axis,
-    Bars,
-    Chart,
-    Column,
-    Curve,
-    Mark,
-    Section,
-    Table,
-)
 
 LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
 """A smaller probability is 0 in float32, and its loss would be infinite."""
@@ -59,7 +50,7 @@ def calibration_of(
     }
 
 
-def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
+def calibration_section(values: JsonObject, of: str, came_true: str) -> views.Section:
     """Return the section of a calibration.
 
     Args:
@@ -69,17 +60,17 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
     error, difference = values["expected_calibration_error"], values["mean_difference"]
     bins = [entry for entry in values["bins"] if entry["count"]]
     direction = "over" if difference > 0 else "under"
-    chart = Chart(
+    chart = views.Chart(
         "Reliability",
-        Axis(f"probability of {of}", 0.0, 1.0, percent=True),
+        views.Axis(f"probability of {of}", 0.0, 1.0, percent=True),
         curves=[
-            Curve(
+            views.Curve(
                 came_true,
                 [entry["mean_probability"] for entry in bins],
                 [entry["fraction_true"] for entry in bins],
             )
         ],
-        bars=Bars(
+        bars=views.Bars(
             "share of all",
             [values["bins"][0]["low"], *(entry["high"] for entry in values["bins"])],
             [entry["count"] / values["count"] for entry in values["bins"]],
@@ -97,12 +88,15 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> Section:
         "(Naeini et al. 2015; Guo et al. 2017, eq. 3). On average, the model is "
         f"{direction}confident by {abs(difference):.2%}."
     )
-    return Section("calibration", "Calibration", note, [chart, _bin_table(bins)])
+    return views.Section("calibration", "Calibration", note, [chart, _bin_table(bins)])
 
 
-def _bin_table(bins: list[JsonObject]) -> Table:
-    columns = [Column("probability"), Column("count", "whole")]
-    columns += [Column("mean probability", "percent"), Column("came true", "percent")]
+def _bin_table(bins: list[JsonObject]) -> views.Table:
+    columns = [views.Column("probability"), views.Column("count", "whole")]
+    columns += [
+        views.Column("mean probability", "percent"),
+        views.Column("came true", "percent"),
+    ]
     rows = [
         [
             f"{entry['low']:.3g} to {entry['high']:.3g}",
@@ -110,7 +104,7 @@ def _bin_table(bins: list[JsonObject]) -> Table:
         ]
         for entry in bins
     ]
-    return Table("Bins", columns, rows, is_printed=False)
+    return views.Table("Bins", columns, rows, is_printed=False)
 
 
 def threshold_of(
@@ -126,7 +120,7 @@ def threshold_of(
     return {"best": best, "default": default, "curve": grid}
 
 
-def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section:
+def threshold_section(values: JsonObject, what: str, checkpoint: str) -> views.Section:
     """Return the section of scores by threshold.
 
     Args:
@@ -134,7 +128,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
     """
     best, curve = values["best"], values["curve"]
     curves = [
-        Curve(
+        views.Curve(
             title,
             [at["threshold"] for at in curve if at[name] is not None],
             [at[name] for at in curve if at[name] is not None],
@@ -142,25 +136,28 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> Section
         for name, title in SCORES.items()
     ]
     threshold = f"{best['threshold']:.15g}"
-    chart = Chart(
+    chart = views.Chart(
         "Score against threshold",
-        Axis("threshold", 0.0, 1.0),
+        views.Axis("threshold", 0.0, 1.0),
         curves=curves,
-        marks=[Mark(best["threshold"], f"best F1 at {threshold}")],
+        marks=[views.Mark(best["threshold"], f"best F1 at {threshold}")],
         percent=True,
         limits=(0.0, 1.0),
     )
     titles = SCORES | {"accuracy": "accuracy"}
-    columns = [Column("threshold"), *(Column(t, "percent") for t in titles.values())]
+    columns = [
+        views.Column("threshold"),
+        *(views.Column(t, "percent") for t in titles.values()),
+    ]
     rows = [
         [f"{at['threshold']:.15g}", *(at[name] for name in titles)]
         for at in (values["default"], best)
     ]
-    table = Table("The default, and the best F1", columns, rows)
+    table = views.Table("The default, and the best F1", columns, rows)
     note = (
         f"{what} where its probability is at least the threshold. F1 is highest at "
         f"{threshold}; use it by `bert-jax predict {checkpoint} "
         f"--threshold {threshold}`. Choose it on validation data, and test it on other "
         "data: where it was chosen, its score is too good."
     )
-    return Section("threshold", "Threshold", note, [chart, table])
+    return views.Section("threshold", "Threshold", note, [chart, table])

@@ -230,16 +230,13 @@ def _check_first_column(sentences: Sequence[Sentence], width: int) -> None:
     looked_at = sentences[:1] if width >= 8 else sentences
     if width < 3 or (len(looked_at) < 2 and len(looked_at[0].words) < least):
         return
-    if all(one.words == _numbers(len(one.words)) for one in looked_at):
+    numbers = list(map(str, range(1, 1 + max(len(one.words) for one in looked_at))))
+    if all([*one.words] == numbers[: len(one.words)] for one in looked_at):
         raise ValueError(
             f"{sentences[0].where(0)}: the first of {width} columns counts the words, "
             "as in CoNLL-U; keep only the columns of the word and the tag, for example "
             f"by `cut -f2,{4 if width >= 8 else 3}`."
         )
-
-
-def _numbers(count: int) -> tuple[str, ...]:
-    return tuple(map(str, range(1, count + 1)))
 
 
 def _is_word(line: str) -> bool:
@@ -259,14 +256,10 @@ def _split(line: str, tabs: bool) -> tuple[str, ...]:
 def sentence_from_row(
     row: TableRow, fields: Sequence[str] = (), names: Sequence[str] = ()
 ) -> Sentence:
-    """Return the sentence of a row with `tokens` and optionally tags.
+    """Return the sentence of a row with `tokens` and, in one of the fields, tags.
 
     Args:
-        fields: as in `read_sentences`; none: the tags are not read.
-        names: as there.
-
-    Raises:
-        ValueError: tokens or tags are not strings, or there are more of one.
+        names: of tags that are numbers.
     """
     words = _strings(row, "tokens")
     _require_columns("token", words, row.where)

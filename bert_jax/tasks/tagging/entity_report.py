@@ -12,25 +12,9 @@ from bert_jax.metrics.match_counts import MatchCounts
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions
+from bert_jax.tasks.reporting import by_class, views
 from bert_jax.tasks.reporting.analysis import Analysis
-from bert_jax.tasks.reporting.by_class import (
-    class_scores,
-    class_table,
-    confusion_section,
-    confusions,
-)
 from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
-from bert_jax.tasks.reporting.views import (
-    Column,
-    Item,
-    MarkedSpan,
-    MarkKind,
-    Passage,
-    Section,
-    Table,
-    TableCell,
-    spaced,
-)
 from bert_jax.tasks.reporting.worst import WorstExamples, worst_section
 from bert_jax.tasks.tagging.conll import Sentence
 from bert_jax.tasks.tagging.scores import require_tags
@@ -84,8 +68,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         "calibration": calibration_of(
             np.array(probabilities, np.float64), np.array(came_true, bool)
         ),
-        **class_scores(types, by_type),
-        **confusions(names, matrix),
+        **by_class.class_scores(types, by_type),
+        **by_class.confusions(names, matrix),
         "error_kinds": dict(kinds),
         **worst.listed(lambda i: _entry(pairs[i])),
     }
@@ -137,14 +121,14 @@ def _entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
     }
 
 
-def sections(report: JsonObject) -> list[Section]:
-    table = class_table(report, "Scores by type", "type", ("micro", "macro"))
+def sections(report: JsonObject) -> list[views.Section]:
+    table = by_class.class_table(report, "Scores by type", "type", ("micro", "macro"))
     about = (
         "An entity is correct if its type and all its words are right, as conlleval "
         "counts it; the micro average is conlleval's."
     )
-    shown = [Section("classes", "Types", about, [table])]
-    confused = confusion_section(
+    shown = [views.Section("classes", "Types", about, [table])]
+    confused = by_class.confusion_section(
         report,
         "An entity with other boundaries counts by its types. The row “no entity” "
         "holds the spurious entities, and the column the missed ones.",
@@ -158,9 +142,13 @@ def sections(report: JsonObject) -> list[Section]:
     return [*shown, worst_section(report, note, _item, unit="sentences")]
 
 
-def _kinds_table(kinds: dict[str, int]) -> Table:
-    columns = [Column("entity"), Column("count", "whole"), Column("meaning")]
-    rows: list[list[TableCell]] = [
+def _kinds_table(kinds: dict[str, int]) -> views.Table:
+    columns = [
+        views.Column("entity"),
+        views.Column("count", "whole"),
+        views.Column("meaning"),
+    ]
+    rows: list[list[views.TableCell]] = [
         [name, kinds.get(name, 0), meaning] for name, meaning in _ERRORS.items()
     ]
     shapes = ("too long", "too short", "shifted")
@@ -168,10 +156,10 @@ def _kinds_table(kinds: dict[str, int]) -> Table:
     if of_boundaries:
         total = sum(kinds.get(name, 0) for name in shapes)
         rows.append(["other boundaries", total, ", ".join(of_boundaries)])
-    return Table("Entities by error", columns, rows)
+    return views.Table("Entities by error", columns, rows)
 
 
-def _item(entry: JsonObject) -> Item:
+def _item(entry: JsonObject) -> views.Item:
     matches = [
         EntityMatch(
             gold=match["gold"] and Entity(**match["gold"]),
@@ -183,27 +171,29 @@ def _item(entry: JsonObject) -> Item:
     facts = [("errors", ", ".join(f"{n} {name}" for name, n in wrong.items()))]
     right = [match.gold for match in matches if match.error == "correct" and match.gold]
     passages = []
-    mark_of: dict[str, MarkKind] = {"gold": "gold", "predicted": "wrong"}
+    mark_of: dict[str, views.MarkKind] = {"gold": "gold", "predicted": "wrong"}
     for name, mark in mark_of.items():
         entities = [getattr(match, name) for match in matches]
         marks = {e: "right" if e in right else mark for e in entities if e}
-        passages.append(Passage(name, _spans(entry["words"], marks)))
+        passages.append(views.Passage(name, _spans(entry["words"], marks)))
     pairs = [_types(match) for match in matches if match.error != "correct"]
-    return Item(entry["where"], facts, passages, pairs)
+    return views.Item(entry["where"], facts, passages, pairs)
 
 
-def _spans(words: Sequence[str], marks: dict[Entity, MarkKind]) -> list[MarkedSpan]:
+def _spans(
+    words: Sequence[str], marks: dict[Entity, views.MarkKind]
+) -> list[views.MarkedSpan]:
     """Return the words of a sentence with its entities marked."""
     spans, end = [], 0
     for entity in sorted(marks, key=lambda entity: entity.start):
         if entity.start > end:
-            spans.append(MarkedSpan(" ".join(words[end : entity.start])))
+            spans.append(views.MarkedSpan(" ".join(words[end : entity.start])))
         text = " ".join(words[entity.start : entity.end])
-        spans.append(MarkedSpan(text, marks[entity], entity.type))
+        spans.append(views.MarkedSpan(text, marks[entity], entity.type))
         end = entity.end
     if end < len(words):
-        spans.append(MarkedSpan(" ".join(words[end:])))
-    return spaced(spans)
+        spans.append(views.MarkedSpan(" ".join(words[end:])))
+    return views.spaced(spans)
 
 
 def analyse_labels(task: FinetuningTask, predictions: Predictions) -> JsonObject:
@@ -222,8 +212,8 @@ def analyse_labels(task: FinetuningTask, predictions: Predictions) -> JsonObject
             worst.add(float(len(wrong)), i, wrong)
     return {
         "calibration": calibration_of(scores, gold == predicted),
-        **class_scores(labels, counts_of_classes(counts)),
-        **confusions(labels, counts),
+        **by_class.class_scores(labels, counts_of_classes(counts)),
+        **by_class.confusions(labels, counts),
         "num_words": gold.size,
         **worst.listed(lambda i: _labels_entry(pairs[i])),
     }
@@ -244,31 +234,35 @@ def _labels_entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
     }
 
 
-def label_sections(report: JsonObject) -> list[Section]:
-    table = class_table(report, "Scores by label", "label", ("macro", "weighted"))
+def label_sections(report: JsonObject) -> list[views.Section]:
+    table = by_class.class_table(
+        report, "Scores by label", "label", ("macro", "weighted")
+    )
     note = f"Of {report['num_words']:,} words."
     of = "the predicted label"
     about = "The sentences with the most wrong labels; each is gold → predicted."
     return [
-        Section("classes", "Labels", note, [table]),
-        confusion_section(report),
+        views.Section("classes", "Labels", note, [table]),
+        by_class.confusion_section(report),
         calibration_section(report["calibration"], of, "is right"),
         worst_section(report, about, _labels_item, unit="sentences"),
     ]
 
 
-def _labels_item(entry: JsonObject) -> Item:
+def _labels_item(entry: JsonObject) -> views.Item:
     names = ("words", "labels", "predictions")
     words = list(zip(*(entry[name] for name in names), strict=True))
     wrong = [(gold, predicted) for _, gold, predicted in words if gold != predicted]
     facts = [("wrong labels", f"{len(wrong)} of {len(words)}")]
     spans = [
-        MarkedSpan(word)
+        views.MarkedSpan(word)
         if gold == predicted
-        else MarkedSpan(word, "wrong", f"{gold} → {predicted}")
+        else views.MarkedSpan(word, "wrong", f"{gold} → {predicted}")
         for word, gold, predicted in words
     ]
-    return Item(entry["where"], facts, [Passage("words", spaced(spans))], wrong)
+    return views.Item(
+        entry["where"], facts, [views.Passage("words", views.spaced(spans))], wrong
+    )
 
 
 _MEANINGS = {

@@ -11,14 +11,8 @@ from bert_jax.metrics.confusions import (
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Predictions
+from bert_jax.tasks.reporting import by_class, views
 from bert_jax.tasks.reporting.analysis import Analysis
-from bert_jax.tasks.reporting.by_class import (
-    SCORES,
-    class_scores,
-    class_table,
-    confusion_section,
-    confusions,
-)
 from bert_jax.tasks.reporting.probabilities import (
     calibration_of,
     calibration_section,
@@ -26,7 +20,6 @@ from bert_jax.tasks.reporting.probabilities import (
     threshold_of,
     threshold_section,
 )
-from bert_jax.tasks.reporting.views import Column, Item, Section, Table
 from bert_jax.tasks.reporting.worst import WorstExamples, passages, worst_section
 from bert_jax.tasks.texts.examples import classes_of
 
@@ -47,12 +40,12 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     common = int(counts.sum(axis=1).argmax())
     report = {
         "calibration": calibration_of(of_predicted, gold == predicted),
-        **class_scores(labels, counts_of_classes(counts)),
+        **by_class.class_scores(labels, counts_of_classes(counts)),
         "commonest_class": {
             "label": labels[common],
             "fraction": float(counts[common].sum() / gold.size),
         },
-        **confusions(labels, counts),
+        **by_class.confusions(labels, counts),
     }
     if len(labels) == 2:
         second = probabilities(np.ones_like(gold))
@@ -71,18 +64,20 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     return report | worst.listed_texts(predictions.examples, columns)
 
 
-def sections(report: JsonObject) -> list[Section]:
+def sections(report: JsonObject) -> list[views.Section]:
     common = report["commonest_class"]
-    table = class_table(report, "Scores by class", "class", ("macro", "weighted"))
+    table = by_class.class_table(
+        report, "Scores by class", "class", ("macro", "weighted")
+    )
     shown = [
-        Section(
+        views.Section(
             "classes",
             "Classes",
             f"Always {common['label']!r}, the commonest class, would be right for "
             f"{common['fraction']:.1%} of the texts.",
             [table],
         ),
-        confusion_section(report),
+        by_class.confusion_section(report),
         calibration_section(report["calibration"], "the predicted class", "is right"),
     ]
     if report.get("threshold"):
@@ -97,9 +92,9 @@ def sections(report: JsonObject) -> list[Section]:
     return [*shown, worst_section(report, note, _item)]
 
 
-def _item(entry: JsonObject) -> Item:
+def _item(entry: JsonObject) -> views.Item:
     gold, predicted = entry["label"], entry["prediction"]
-    return Item(
+    return views.Item(
         entry["where"],
         [
             ("gold", f"{gold} ({entry['label_probability']:.2%})"),
@@ -121,12 +116,12 @@ def analyse_several(task: FinetuningTask, predictions: Predictions) -> JsonObjec
     probabilities = np.array(rows)
     report = {
         "calibration": calibration_of(probabilities.ravel(), gold.ravel()),
-        **class_scores(labels, counts_of_labels(gold, chosen)),
+        **by_class.class_scores(labels, counts_of_labels(gold, chosen)),
         "threshold": threshold_of(probabilities.ravel(), gold.ravel()),
     }
     for i, entry in enumerate(report["classes"]):
-        by_class = threshold_of(probabilities[:, i], gold[:, i])
-        entry["best_threshold"] = by_class["best"] if by_class else None
+        alone = threshold_of(probabilities[:, i], gold[:, i])
+        entry["best_threshold"] = alone["best"] if alone else None
     # The binary cross-entropies of all classes, in nats.
     of_gold = np.where(gold, probabilities, 1 - probabilities)
     losses = negative_log(of_gold).sum(axis=1)
@@ -142,12 +137,12 @@ def analyse_several(task: FinetuningTask, predictions: Predictions) -> JsonObjec
     return report | worst.listed_texts(examples, columns)
 
 
-def several_sections(report: JsonObject) -> list[Section]:
+def several_sections(report: JsonObject) -> list[views.Section]:
     averages = ("micro", "macro", "weighted")
-    table = class_table(report, "Scores by class", "class", averages)
+    table = by_class.class_table(report, "Scores by class", "class", averages)
     note = "Each text has any number of classes; each class is a decision of its own."
     values = calibration_section(report["calibration"], "a class", "is right")
-    shown = [Section("classes", "Classes", note, [table]), values]
+    shown = [views.Section("classes", "Classes", note, [table]), values]
     if report["threshold"]:
         what = "Each class is predicted"
         section = threshold_section(report["threshold"], what, report["checkpoint"])
@@ -161,18 +156,22 @@ def several_sections(report: JsonObject) -> list[Section]:
     return [*shown, worst_section(report, note, _several_item)]
 
 
-def _table_of_thresholds(report: JsonObject) -> Table:
-    columns = [Column("class"), Column("threshold")]
-    columns += [Column(name, "percent") for name in SCORES.values()]
+def _table_of_thresholds(report: JsonObject) -> views.Table:
+    columns = [views.Column("class"), views.Column("threshold")]
+    columns += [views.Column(name, "percent") for name in by_class.SCORES.values()]
     rows = [
-        [entry["label"], f"{best['threshold']:.15g}", *(best[name] for name in SCORES)]
+        [
+            entry["label"],
+            f"{best['threshold']:.15g}",
+            *(best[name] for name in by_class.SCORES),
+        ]
         for entry in report["classes"]
         if (best := entry["best_threshold"])
     ]
-    return Table("The best threshold of each class alone", columns, rows)
+    return views.Table("The best threshold of each class alone", columns, rows)
 
 
-def _several_item(entry: JsonObject) -> Item:
+def _several_item(entry: JsonObject) -> views.Item:
     gold, predicted = set(entry["labels"]), set(entry["predictions"])
     missed, spurious = gold - predicted, predicted - gold
     probabilities = entry["probabilities"]
@@ -187,7 +186,7 @@ def _several_item(entry: JsonObject) -> Item:
     ]
     errors = [(name, "missed") for name in sorted(missed)]
     errors += [("not gold", name) for name in sorted(spurious)]
-    return Item(entry["where"], facts, passages(entry["texts"]), errors)
+    return views.Item(entry["where"], facts, passages(entry["texts"]), errors)
 
 
 ONE_CLASS = {"single_label_classification": Analysis(analyse, sections)}

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax.config import ExamplesConfig
-from bert_jax.config.checks import require, spaced
+from bert_jax.config.checks import require
 from bert_jax.tables.rows import TableRow, column_names, missing_column_message, text_of
-from bert_jax.tasks.class_names import class_names, flag, joined_names
+from bert_jax.tasks.class_names import class_names, flag
 from bert_jax.tasks.texts.glue import GLUE
 
 DEFAULT_COLUMNS = (
@@ -85,14 +85,9 @@ def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
     )
 
 
-def example_without_label(row: TableRow, config: ExamplesConfig) -> TextExample:
-    """Return the texts of a row; its other columns are ignored.
-
-    Raises:
-        ValueError: a column is missing or empty.
-    """
-    texts = tuple(text_of(row, column) for column in find_text_columns(row, config))
-    return TextExample(texts, where=row.where)
+def texts_of(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
+    """Return the texts of a row; its other columns are ignored."""
+    return tuple(text_of(row, column) for column in find_text_columns(row, config))
 
 
 def labelled_example(
@@ -110,7 +105,7 @@ def labelled_example(
             f"{row.where}: {name} is named for the text and for the "
             "labels; name two columns by --text-column and --label-column."
         )
-    texts = example_without_label(row, config).texts
+    texts = texts_of(row, config)
     missing = [name for name in columns if name not in row.values]
     if len(missing) == len(columns):
         return TextExample(texts, None, row.where, group, tuple(row.values))
@@ -169,48 +164,6 @@ def name_counts(examples: Sequence[TextExample]) -> collections.Counter[str]:
     return collections.Counter(
         name for example in examples for name in classes_of(example)
     )
-
-
-def classes(examples: Sequence[TextExample], config: ExamplesConfig) -> tuple[str, ...]:
-    """Return the classes of the training examples.
-
-    Raises:
-        ValueError: there are too few classes.
-    """
-    if len(config.labels) == 1 and not config.multi_label:
-        raise ValueError(
-            f"data.labels names only {config.labels[0]!r}; there must be at least two "
-            f"classes{spaced(config.labels[0]) or '.'}"
-        )
-    if config.labels or config.glue:
-        return config.labels or GLUE[config.glue].labels
-    column = ", ".join(config.label_columns)
-    joined = joined_names(name_counts(examples), config.merge_labels)
-    names = sorted(set(joined.values()))
-    if len(names) < 2 and not config.multi_label:
-        raise ValueError(
-            f"{examples[0].where}: {column} is {names[0]!r} in all "
-            f"{len(examples)} rows; there must be at least two classes."
-        )
-    if not names:
-        raise ValueError(
-            f"{examples[0].where}: neither this nor any other row names a class in "
-            f"{column}; there is nothing to learn."
-        )
-    return config.label_columns if len(config.label_columns) > 1 else tuple(names)
-
-
-def regression_output(
-    examples: Sequence[TextExample], config: ExamplesConfig
-) -> tuple[str, ...]:
-    """Return the label of a regression's single output: the name of its column."""
-    column = config.label_columns[0]
-    if len({example.label for example in examples}) < 2:
-        raise ValueError(
-            f"{examples[0].where}: {column} is {examples[0].label} in all "
-            f"{len(examples)} rows; there is nothing to learn."
-        )
-    return (GLUE[config.glue].label if config.glue else column,)
 
 
 def require_labels(examples: Sequence[TextExample], config: ExamplesConfig) -> None:

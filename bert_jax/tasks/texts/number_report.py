@@ -8,19 +8,8 @@ from jaxtyping import Float, Float64
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Example, Predictions
+from bert_jax.tasks.reporting import views
 from bert_jax.tasks.reporting.analysis import Analysis
-from bert_jax.tasks.reporting.views import (
-    Axis,
-    Bars,
-    Chart,
-    Column,
-    Curve,
-    Examples,
-    Item,
-    Section,
-    Table,
-    TableCell,
-)
 from bert_jax.tasks.reporting.worst import WorstExamples, passages
 
 MAX_POINTS = 1000
@@ -98,22 +87,24 @@ def by_range(
     ]
 
 
-def sections(report: JsonObject) -> list[Section]:
+def sections(report: JsonObject) -> list[views.Section]:
     gold, predicted = (report["points"][name] for name in ("label", "prediction"))
     histogram, (low, high) = report["histogram"], with_margin([*gold, *predicted])
-    scatter = Chart(
+    scatter = views.Chart(
         "Predicted against gold",
-        Axis("gold number", low, high),
-        curves=[Curve("predicted", gold, predicted, dots=True)],
+        views.Axis("gold number", low, high),
+        curves=[views.Curve("predicted", gold, predicted, dots=True)],
         diagonal="predicted = gold",
         limits=(low, high),
         note=dots_note(report, "text"),
     )
     edges = histogram["edges"]
-    residuals = Chart(
+    residuals = views.Chart(
         "Errors",
-        Axis("predicted − gold", edges[0], edges[-1]),
-        bars=Bars("texts", edges, [float(count) for count in histogram["counts"]]),
+        views.Axis("predicted − gold", edges[0], edges[-1]),
+        bars=views.Bars(
+            "texts", edges, [float(count) for count in histogram["counts"]]
+        ),
         note="The number of texts by error; right of 0, the model predicts too much.",
     )
     note = "The error is the predicted number minus the gold one."
@@ -122,8 +113,8 @@ def sections(report: JsonObject) -> list[Section]:
         "The texts with the largest errors. Some labels may be wrong, not the model."
     )
     return [
-        Section("errors", "Errors", note, [scatter, residuals, _table(report)]),
-        Section("worst", "Worst examples", about, [Examples(items)]),
+        views.Section("errors", "Errors", note, [scatter, residuals, _table(report)]),
+        views.Section("worst", "Worst examples", about, [views.Examples(items)]),
     ]
 
 
@@ -141,21 +132,21 @@ def dots_note(report: JsonObject, noun: str) -> str:
     return some if shown < total else f"Each dot is a {noun}."
 
 
-def _table(report: JsonObject) -> Table:
+def _table(report: JsonObject) -> views.Table:
     names = ("mean error", "mean absolute error", "root mean squared error")
     keys = [name.replace(" ", "_") for name in names]
-    columns = [Column("gold numbers"), Column("texts", "whole")]
-    columns += [Column(name, "number") for name in names]
+    columns = [views.Column("gold numbers"), views.Column("texts", "whole")]
+    columns += [views.Column(name, "number") for name in names]
     rows = range_rows(report, lambda entry: [entry[key] for key in keys])
     rows.append(
         ["all", report["num_examples"], *(report["errors"][key] for key in keys)]
     )
-    return Table("Errors by gold number", columns, rows, last_rows=1)
+    return views.Table("Errors by gold number", columns, rows, last_rows=1)
 
 
 def range_rows(
-    report: JsonObject, values: Callable[[JsonObject], list[TableCell]]
-) -> list[list[TableCell]]:
+    report: JsonObject, values: Callable[[JsonObject], list[views.TableCell]]
+) -> list[list[views.TableCell]]:
     """Return a row for each range of labels: its ends, its count, and values of it."""
     ranges = report["by_range"]
     ends = iter(_told_apart(*(own[end] for own in ranges for end in ("low", "high"))))
@@ -173,11 +164,11 @@ def _told_apart(*numbers: float) -> list[str]:
     return texts
 
 
-def _item(entry: JsonObject) -> Item:
+def _item(entry: JsonObject) -> views.Item:
     gold, predicted = _told_apart(entry["label"], entry["prediction"])
     error = f"{entry['error']:+.4g}"
     facts = [("gold", gold), ("predicted", predicted), ("error", error)]
-    return Item(entry["where"], facts, passages(entry["texts"]))
+    return views.Item(entry["where"], facts, passages(entry["texts"]))
 
 
 ANALYSES = {"regression": Analysis(analyse, sections)}

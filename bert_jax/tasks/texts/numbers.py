@@ -16,7 +16,8 @@ from bert_jax.model.losses import Sum, weighted_sum
 from bert_jax.tasks.predictions import Prediction
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tasks.texts import number_report
-from bert_jax.tasks.texts.examples import TextExample, regression_output, require_labels
+from bert_jax.tasks.texts.examples import TextExample, require_labels
+from bert_jax.tasks.texts.glue import GLUE
 from bert_jax.tasks.texts.task import TextTask
 
 
@@ -35,8 +36,15 @@ class NumberTask(TextTask):
         return model is None or model.problem_type == cls.problem_type
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
+        """Return the name of the column of the numbers."""
         require_labels(examples, self.data)
-        return regression_output(examples, self.data)
+        column, first = self.data.label_columns[0], examples[0]
+        if len({example.label for example in examples}) < 2:
+            raise ValueError(
+                f"{first.where}: {column} is {first.label} in all {len(examples)} "
+                "rows; there is nothing to learn."
+            )
+        return (GLUE[self.data.glue].label if self.data.glue else column,)
 
     def targets(self, examples: Sequence[TextExample]) -> tuple[float, float]:
         """Return mean and deviation of the numbers; those of GLUE stay (§4.1)."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.config import BertConfig, ExamplesConfig
+from bert_jax.config.checks import spaced
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
 from bert_jax.storage.files import write_lines
 from bert_jax.tables.damage import parse_rows
@@ -20,6 +21,7 @@ from bert_jax.tables.read import table_rows, undamaged
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.class_names import (
     class_finder,
+    joined_names,
     joined_warnings,
     list_warnings,
     unknown_class_message,
@@ -28,14 +30,13 @@ from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Prediction, Predictions, SplitOutputs, Splits
 from bert_jax.tasks.texts.examples import (
     TextExample,
-    classes,
     classes_of,
-    example_without_label,
     labelled_example,
     name_counts,
     require_labels,
     require_num_texts,
     require_same_number,
+    texts_of,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
 from bert_jax.tasks.texts.prediction_tables import readable_rows, submission_rows
@@ -86,8 +87,29 @@ class TextTask(FinetuningTask):
         return data.multi_label == (cls.problem_type == "multi_label_classification")
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        require_labels(examples, self.data)
-        return classes(examples, self.data)
+        data, first = self.data, examples[0]
+        require_labels(examples, data)
+        if len(data.labels) == 1 and not data.multi_label:
+            raise ValueError(
+                f"data.labels names only {data.labels[0]!r}; there must be at least "
+                f"two classes{spaced(data.labels[0]) or '.'}"
+            )
+        if data.labels or data.glue:
+            return data.labels or GLUE[data.glue].labels
+        column = ", ".join(data.label_columns)
+        joined = joined_names(name_counts(examples), data.merge_labels)
+        names = sorted(set(joined.values()))
+        if len(names) < 2 and not data.multi_label:
+            raise ValueError(
+                f"{first.where}: {column} is {names[0]!r} in all {len(examples)} rows; "
+                "there must be at least two classes."
+            )
+        if not names:
+            raise ValueError(
+                f"{first.where}: neither this nor any other row names a class in "
+                f"{column}; there is nothing to learn."
+            )
+        return data.label_columns if len(data.label_columns) > 1 else tuple(names)
 
     def label_warnings(self, examples: Sequence[TextExample]) -> list[str]:
         data, labels = self.data, self.model.labels
@@ -208,4 +230,4 @@ class TextTask(FinetuningTask):
         return classes_of(example)
 
     def example_without_label(self, row: TableRow) -> TextExample:
-        return example_without_label(row, self.data)
+        return TextExample(texts_of(row, self.data), where=row.where)
