@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_QUESTIONS = "There are no questions: no score is defined."
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -54,7 +55,8 @@ def squad1_scores(
     Raises:
         ValueError: there are no questions, or a question has no gold answer.
     """
-    _require_questions(answers)
+    if not answers:
+        raise ValueError(_NO_QUESTIONS)
     exact_match, f1 = 0, 0.0
     for question, golds in answers.items():
         if not golds:
@@ -99,7 +101,8 @@ def squad2_scores(
         ValueError: there are no questions, or a question has no prediction or no
             no-answer score; the official script stops with a KeyError then.
     """
-    _require_questions(answers)
+    if not answers:
+        raise ValueError(_NO_QUESTIONS)
     _check_complete("prediction", answers, predictions)
     raw = _raw_scores(answers, predictions)
     decided = raw
@@ -113,9 +116,18 @@ def squad2_scores(
             }
             for name, scores in raw.items()
         }
-    result = _percentages(decided, list(answers), "")
-    result |= _percentages(decided, [q for q in answers if answers[q]], "HasAns_")
-    result |= _percentages(decided, [q for q in answers if not answers[q]], "NoAns_")
+    groups = {
+        "": list(answers),
+        "HasAns_": [q for q in answers if answers[q]],
+        "NoAns_": [q for q in answers if not answers[q]],
+    }
+    result: dict[str, int | float] = {}
+    for prefix, questions in groups.items():
+        if questions:
+            for name, scores in decided.items():
+                total = sum(scores[q] for q in questions)
+                result[prefix + name] = 100.0 * total / len(questions)
+            result[f"{prefix}total"] = len(questions)
     if no_answer_scores is not None:
         for name, scores in raw.items():
             result[f"best_{name}"], result[f"best_{name}_thresh"] = _best_threshold(
@@ -148,19 +160,6 @@ def _raw_scores(
     return {"exact": exact, "f1": f1}
 
 
-def _percentages(
-    scores: Mapping[str, Mapping[str, float]], questions: list[str], prefix: str
-) -> dict[str, int | float]:
-    """The mean of each score over `questions` in per cent, and their number."""
-    if not questions:
-        return {}
-    means: dict[str, int | float] = {
-        prefix + name: 100.0 * sum(values[q] for q in questions) / len(questions)
-        for name, values in scores.items()
-    }
-    return {**means, f"{prefix}total": len(questions)}
-
-
 def _best_threshold(
     answers: Mapping[str, Sequence[str]],
     predictions: Mapping[str, str],
@@ -187,11 +186,6 @@ def _best_threshold(
         if current > best:
             best, threshold = current, no_answer_scores[question]
     return 100.0 * best / len(scores), threshold
-
-
-def _require_questions(answers: Mapping[str, Sequence[str]]) -> None:
-    if not answers:
-        raise ValueError("There are no questions: no score is defined.")
 
 
 def _check_complete(

@@ -27,11 +27,7 @@ class MemoryTable(str):
     _records: tuple[object, ...]
 
     def __new__(cls, rows: RowsInMemory, name: str = "rows") -> "MemoryTable":
-        """Take the rows; none of them is read yet.
-
-        Raises:
-            ValueError: it is no table.
-        """
+        """Take the rows, unread; raise ValueError if it is no table."""
         table = super().__new__(cls, name + IN_MEMORY)
         table._records = tuple(_records(rows, name))
         return table

@@ -138,13 +138,7 @@ def source_rows(
 
 
 def _array(source: str) -> list[object] | None:
-    """Return the values of a file that is a JSON array; None: it holds lines.
-
-    All of it is in memory.
-
-    Raises:
-        ValueError: it begins as an array of objects, and is none.
-    """
+    """Return the values of a file that is a JSON array; None: it holds lines."""
     with open_file(source) as file:
         head = file.read(_HEAD_BYTES).removeprefix(BOM_UTF8).lstrip()
     if not head.startswith(b"["):
@@ -254,18 +248,16 @@ def _num_fields(line: str, separator: str) -> int:
 def _records(
     lines: Iterator[str], name: str, separator: str, quoted: bool
 ) -> Iterator[tuple[int, list[str], str]]:
-    """Yield the line number of each record, its fields, and why it cannot be read.
-
-    Raises:
-        ValueError: a quoted field does not end, so that the next rows are lost.
-    """
+    """Yield the line number of each record, its fields, and why it cannot be read."""
     reader = csv.reader(lines, delimiter=separator, strict=True)
     if not quoted:
         reader = csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)
     number = 1
-    while True:
+    fields: list[str] | None = []
+    while fields is not None:
         try:
-            fields = next(reader, None)
+            if fields := next(reader, None):
+                yield number, fields, ""
         except csv.Error as error:
             is_open = "unexpected end" in str(error)
             last = number if is_open else max(reader.line_num, number)
@@ -274,16 +266,11 @@ def _records(
                 f"{name}, {taken}: {error}; a field with a separator, quote or "
                 "line break must be quoted, and a quote in it doubled."
             )
-            if is_open:
+            if is_open:  # all other rows are lost
                 raise ValueError(problem) from error
             # A quote that does not end takes the lines after it, up to another quote.
             for lost in range(number, last + 1):
                 yield lost, [], problem
-        else:
-            if fields is None:
-                return
-            if fields:
-                yield number, fields, ""
         number = reader.line_num + 1  # a quoted field may span lines
 
 

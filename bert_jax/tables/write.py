@@ -101,25 +101,25 @@ class _Columns:
         for row in flat:
             self.names |= dict.fromkeys(row)
         if self._is_typed:
-            self._add_types(flat)
+            self._add_types(
+                [{name: row.get(name) for name in self.names} for row in flat]
+            )
         return flat
 
-    def _add_types(self, rows: Sequence[JsonObject]) -> None:
+    def _add_types(self, rows: list[JsonObject]) -> None:
         """Widen the types to those of more rows, as from whole numbers to others."""
         import pyarrow as pa
 
-        full = [{name: row.get(name) for name in self.names} for row in rows]
         try:
-            schema = pa.Table.from_pylist(full).schema
+            schemas = [pa.Table.from_pylist(rows).schema]
             if self.schema is not None:
-                both = [self.schema, schema]
-                schema = pa.unify_schemas(both, promote_options="permissive")
+                schemas.insert(0, self.schema)
+            self.schema = pa.unify_schemas(schemas, promote_options="permissive")
         except (pa.ArrowException, OverflowError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ValueError(
                 f"A column has values of several types ({reason}); write .jsonl."
             ) from error
-        self.schema = schema
 
 
 def _read(lines: Path, names: Iterable[str]) -> Iterator[list[JsonObject]]:

@@ -70,10 +70,9 @@ def _listed(text: str) -> list[Any] | None:
 
 
 def flag(value: object, where: str) -> bool:
-    """Return whether a column of 0 and 1 holds 1, which may be a number or a word.
+    """Return whether a column of 0 and 1 holds 1; raise ValueError for another value.
 
-    Raises:
-        ValueError: it holds something else.
+    Both may be numbers or words.
     """
     key = class_key(str(value), merge=False)
     if key not in ("0", "1", "false", "true"):
@@ -200,12 +199,13 @@ def joined_warnings(counts: collections.Counter[str], merge: bool) -> list[str]:
     """Return a line with the names that `joined_names` takes for others, if any."""
     classes = joined_names(counts, merge)
     pairs = [f"{name!a} is {new!a}" for name, new in classes.items() if name != new]
+    if not pairs:
+        return []
     listed = ", ".join(pairs[:8]) + (f" and {len(pairs) - 8} more" if pairs[8:] else "")
-    line = (
+    return [
         f"Names of one class: {listed}. To keep names apart, list all classes in "
         "--data.labels."
-    )
-    return [line] * bool(pairs)
+    ]
 
 
 def amounts_warning(labels: Sequence[str]) -> list[str]:

@@ -232,14 +232,11 @@ def match_splits(task: FinetuningTask, splits: Splits) -> Splits:
 def scorable(
     task: FinetuningTask, examples: Sequence[Example], what: str, place: str
 ) -> Sequence[Example]:
-    """Return examples with the model's labels; refuse those that cannot be scored.
+    """Return examples with the model's labels; refuse those without a label.
 
     Args:
         what: validation or test, for messages.
         place: the file, where examples do not name their own.
-
-    Raises:
-        ValueError: an example has no label, or a label that the model does not have.
     """
     unlabelled = [example for example in examples if not task.has_label(example)]
     if unlabelled:

@@ -143,24 +143,16 @@ class PairRankingTask(FinetuningTask):
 
     def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the rank of each second text among itself and its hard negatives."""
-        rankings: list[Prediction] = []
-        for i, row in enumerate(outputs.rows):
+        rankings = super().rankings_among(outputs)
+        for i, (ranking, row) in enumerate(zip(rankings, outputs.rows, strict=True)):
             scores = row["scores"].astype(np.float64).tolist()
-            wrong = _wrong(outputs.split.examples[i])
-            if not wrong:
-                rankings.append({})
-                continue
-            # Of equal scores, the negative stands first.
-            first = max([*wrong, 1], key=lambda text: scores[text - 1])
-            rankings.append(
-                {
-                    "rank": 1 + sum(scores[text - 1] >= scores[0] for text in wrong),
-                    "right": (i, 1),
-                    "right_score": scores[0],
-                    "first": (i, first),
-                    "first_score": scores[first - 1],
-                }
-            )
+            if wrong := _wrong(outputs.split.examples[i]):
+                # Of equal scores, the negative stands first.
+                first = max([*wrong, 1], key=lambda text: scores[text - 1])
+                own = scores[0]
+                ranking["rank"] = 1 + sum(scores[text - 1] >= own for text in wrong)
+                ranking |= {"right": (i, 1), "right_score": own}
+                ranking |= {"first": (i, first), "first_score": scores[first - 1]}
         return rankings
 
     def official_scores(self, predictions: Predictions) -> dict[str, float]:
@@ -188,7 +180,10 @@ class PairRankingTask(FinetuningTask):
         examples = splits.validation
         if all(example.label is not None for example in examples):
             return "correlation of a constant", 0.0
-        expected = [_random_rank(1 + len(_wrong(example))) for example in examples]
+        expected = []
+        for num_texts in (1 + len(_wrong(example)) for example in examples):
+            ranks = np.arange(1, min(num_texts, 10) + 1)
+            expected.append((1 / ranks).sum() / num_texts)
         return "mrr@10 of a random order", float(np.mean(expected))
 
     def example_without_label(self, row: TableRow) -> PairExample:
@@ -200,12 +195,6 @@ class PairRankingTask(FinetuningTask):
     def group(self, example: PairExample) -> object:
         """Pairs of one first text stay together."""
         return example.texts[0]
-
-
-def _random_rank(num_texts: int) -> float:
-    """Return the expected 1 / rank, 0 beyond 10, of one of some texts."""
-    ranks = np.arange(1, min(num_texts, 10) + 1)
-    return float((1 / ranks).sum() / num_texts)
 
 
 def _wrong(example: PairExample) -> list[int]:

@@ -92,7 +92,11 @@ def retrieval_among(
     depth = min(max(CUTOFFS), len(space.others))
     totals: dict[str, float] = {}
     for _, cosines, right in space.blocks(block):
-        scores = _scores(_best(cosines, depth), right)
+        grades: dict[int, dict[int, int]] = {i: {} for i in range(len(cosines))}
+        for query, document in right.tolist():
+            grades[query][document] = 1
+        ranked = dict(enumerate(_best(cosines, depth).tolist()))
+        scores = retrieval_scores(ranked, grades)
         # Last: it uses the memory of the cosines.
         losses = _losses(cosines, right, temperature)
         sums = {name: value * len(cosines) for name, value in scores.items()}
@@ -167,16 +171,6 @@ def _best(
     order = np.lexsort((columns, -cosines[rows, columns], rows))
     starts = np.searchsorted(rows, np.arange(num_queries))
     return columns[order][starts[:, None] + np.arange(depth)]
-
-
-def _scores(
-    ranked: Int[np.ndarray, "Q K"], right: Int[np.ndarray, "P 2"]
-) -> dict[str, float]:
-    """Return the scores of some queries, of which `right` has the documents."""
-    grades: dict[int, dict[int, int]] = {i: {} for i in range(len(ranked))}
-    for query, document in right.tolist():
-        grades[query][document] = 1
-    return retrieval_scores(dict(enumerate(ranked.tolist())), grades)
 
 
 def _losses(

@@ -23,11 +23,7 @@ def negative_log(probabilities: Float[np.ndarray, "*N"]) -> Float[np.ndarray, "*
 def calibration_of(
     probabilities: Float[np.ndarray, " N"], came_true: Bool[np.ndarray, " N"]
 ) -> JsonObject | None:
-    """Return the calibration as JSON values; None if there is no probability.
-
-    Raises:
-        ValueError: a probability is not from 0 to 1.
-    """
+    """Return `calibration` as JSON values; None if there is no probability."""
     if not probabilities.size:
         return None
     c = calibration(probabilities, came_true)
@@ -140,7 +136,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> views.S
         "Score against threshold",
         views.Axis("threshold", 0.0, 1.0),
         curves=curves,
-        marks=[views.Mark(best["threshold"], f"best F1 at {threshold}")],
+        marks=[{"at": best["threshold"], "name": f"best F1 at {threshold}"}],
         percent=True,
         limits=(0.0, 1.0),
     )

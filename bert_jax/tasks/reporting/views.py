@@ -4,7 +4,7 @@ The classes become JSON by `dataclasses.asdict`; `kind` names each in the page's
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 CellFormat = Literal["text", "whole", "number", "percent"]
@@ -80,14 +80,6 @@ class Bars:
 
 
 @dataclasses.dataclass(frozen=True)
-class Mark:
-    """A vertical line at a place."""
-
-    at: float
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Chart:
     """Curves, dots and bars over one axis."""
 
@@ -95,7 +87,8 @@ class Chart:
     x: Axis
     curves: Sequence[Curve] = ()
     bars: Bars | None = None
-    marks: Sequence[Mark] = ()
+    marks: Sequence[Mapping[str, str | float]] = ()
+    """Vertical lines, each with the place `at` which it stands, and its `name`."""
     diagonal: str = ""
     """What the line of equal values means; empty: there is none."""
     percent: bool = False

@@ -23,15 +23,12 @@ def conlleval_scores(
         "precision": scores.overall.precision,
         "recall": scores.overall.recall,
         "accuracy": scores.tag_accuracy,
-    } | {f"f1_{type_}": counts.f1 for type_, counts in scores.by_type.items()}
+        **{f"f1_{type_}": counts.f1 for type_, counts in scores.by_type.items()},
+    }
 
 
 def require_tags(sentence: Sentence) -> tuple[str, ...]:
-    """Return the tags of a sentence.
-
-    Raises:
-        ValueError: it has none.
-    """
+    """Return the tags of a sentence; raise ValueError if it has none."""
     if sentence.tags is None:
         raise ValueError(no_tags_message(sentence, "there is nothing to score by"))
     return sentence.tags

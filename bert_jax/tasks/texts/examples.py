@@ -93,12 +93,7 @@ def texts_of(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
 def labelled_example(
     row: TableRow, config: ExamplesConfig, is_regression: bool, group: str
 ) -> TextExample:
-    """Return the texts of a row, and its label if there is a label column.
-
-    Raises:
-        ValueError: a column is missing or empty, one column is named for both text and
-            label, or a label is of the wrong kind.
-    """
+    """Return the texts of a row, and its label if there is a label column."""
     columns = config.label_columns
     for name in set(columns) & set(find_text_columns(row, config)):
         raise ValueError(
@@ -129,11 +124,7 @@ def _label(
 
 
 def parse_number(value: object, where: str) -> float:
-    """Parse a decimal number; `float` alone would accept "nan", "1_000" and more.
-
-    Raises:
-        ValueError: it is none that float32 holds.
-    """
+    """Parse a number of 32 bits; `float` alone would accept "nan", "1_000" and more."""
     digits = value.strip() if isinstance(value, str) else ""
     if type(value) in (int, float):
         digits = repr(value)
