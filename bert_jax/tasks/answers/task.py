@@ -3,9 +3,13 @@
 The answer is a span of the document or, in 2.0, none.
 """
 
+import collections
 import dataclasses
 import math
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -22,7 +26,6 @@ from bert_jax.model.losses import Sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.answers import report
 from bert_jax.tasks.answers.files import question_from_row, read, write
-from bert_jax.tasks.answers.offsets import not_learned
 from bert_jax.tasks.answers.rows import SquadExample, tokenize
 from bert_jax.tasks.answers.spans import predict, require_null_answers
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -36,6 +39,23 @@ from bert_jax.tasks.predictions import (
 )
 from bert_jax.tasks.task import DeviceBatch
 from bert_jax.tokenization import Tokenizer
+
+_MAX_LISTED, _MAX_REASONS = 5, 3
+_FORMS = "bring contexts and answers into one form before they are counted"
+_KEPT = "keep contexts as they were when they were counted"
+_COUNTS: dict[str, Callable[[str], str]] = {
+    "UTF-16 units, as JavaScript and Java do; count characters": partial(
+        re.sub, "[\U00010000-\U0010ffff]", r"\g<0>\g<0>"
+    ),
+    "bytes of UTF-8; count characters": lambda text: text.encode().decode("latin-1"),
+    f"line ends as two characters (CRLF); {_KEPT}": partial(re.sub, "\r?\n", "\r\n"),
+    f"line ends as one character, not CRLF; {_KEPT}": partial(re.sub, "\r\n", "\n"),
+    f"the composed form (NFC); {_FORMS}": partial(unicodedata.normalize, "NFC"),
+    f"the decomposed form (NFD); {_FORMS}": partial(unicodedata.normalize, "NFD"),
+    f"several blanks as one; {_KEPT}": partial(re.sub, r"\s+", " "),
+    "rightly, but capitals differ; copy answers from their contexts": str.casefold,
+}
+"""How `answer_start` may count, with the remedy, and the text that it then counts."""
 
 
 @final
@@ -66,7 +86,7 @@ class QuestionAnsweringTask(FinetuningTask):
                 )
         misplaced = [example for example in examples if example.misplaced]
         if not any(example.answers and not example.misplaced for example in examples):
-            reason = f" ({not_learned(misplaced, len(examples))})" if misplaced else ""
+            reason = f" ({_not_learned(misplaced, len(examples))})" if misplaced else ""
             raise ValueError(
                 f"{self.data.train or self.data.path}: none of {len(examples)} "
                 "questions has an answer at its answer_start; there is nothing to "
@@ -94,7 +114,7 @@ class QuestionAnsweringTask(FinetuningTask):
         labels = tokenized.by_example["label"]
         skipped = np.unique(tokenized.example[labels[:, 0] < 0]).tolist()
         misplaced = [examples[i] for i in skipped if examples[i].answers]
-        lines = [not_learned(misplaced, len(examples))] if misplaced else []
+        lines = [_not_learned(misplaced, len(examples))] if misplaced else []
         return lines + super().warnings(split)
 
     def label_weights(self, batch: DeviceBatch) -> Float[Array, "B 2"]:
@@ -228,3 +248,42 @@ def _random_span(
     words = best.split()
     start = int(generator.integers(max(1, len(words) - size + 1)))
     return " ".join(words[start : start + size])
+
+
+def _not_learned(examples: Sequence[SquadExample], total: int) -> str:
+    """Return how many questions cannot be learned, the first ids and the main reasons.
+
+    Args:
+        examples: the questions that cannot be; each has an answer.
+        total: the number of all questions.
+    """
+    ids = [f"{example.id:.40}" for example in examples[:_MAX_LISTED]]
+    more = ", …" if len(examples) > _MAX_LISTED else ""
+    reasons = collections.Counter(map(_reason, examples))
+    listed = [f"{reason} ({n:,})" for reason, n in reasons.most_common(_MAX_REASONS)]
+    return (
+        "not trained on, since the answer is not at its answer_start: "
+        f"{len(examples):,} of {total:,} questions ({', '.join(ids)}{more}); "
+        f"{'; '.join(listed)}"
+    )
+
+
+def _reason(example: SquadExample) -> str:
+    """Return why the first answer is not at its `answer_start`, with the remedy."""
+    answer, start = example.answers[0]
+    context = example.context
+    if not example.misplaced:
+        return "the answer has no token, only characters that the tokenizer drops"
+    for count, form in _COUNTS.items() if start >= 0 else ():
+        texts = (form(context), start), (form(context[start:]), 0)
+        if any(text.startswith(form(answer), place) for text, place in texts):
+            return f"answer_start counts {count}"
+    places = [match.start() for match in re.finditer(re.escape(answer), context)]
+    if not places:
+        return "the context does not hold the answer; copy it from there"
+    if start < 0:
+        return "answer_start is below 0; write where the answer starts"
+    offset = min((place - start for place in places), key=abs)
+    side = "later" if offset > 0 else "earlier"
+    hint = ", as where counting began at 1 or at a byte order mark" * (offset == -1)
+    return f"the answer stands {abs(offset):,} characters {side}{hint}"

@@ -16,8 +16,7 @@ from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow, column_names, text_of
 from bert_jax.tasks.predictions import Predictions
-from bert_jax.tasks.texts.examples import DEFAULT_COLUMNS, parse_number
-from bert_jax.tasks.texts.prediction_tables import table_line
+from bert_jax.tasks.texts.examples import DEFAULT_COLUMNS, parse_number, table_line
 
 PAIR_COLUMNS = (
     ("anchor", "positive"),

@@ -280,21 +280,17 @@ def _chunks(
     chunks = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
     if not plain:
         chunks = extract_entities([to_iobes_tag(tag) for tag in tags])
-    return {name: [_chunk(sentence, chunk, probabilities, kind) for chunk in chunks]}
-
-
-def _chunk(
-    sentence: Sentence, chunk: Entity, probabilities: list[float], kind: str
-) -> JsonObject:
-    start, end = chunk.start, chunk.end
-    text = " ".join(sentence.words[start:end])
-    score = sum(probabilities[start:end]) / (end - start)
-    if sentence.offsets:
-        first, last = sentence.offsets[start], sentence.offsets[end - 1]
-        start, end = whole_characters(sentence.text, first[0], last[1])
-        text = sentence.text[start:end]
-    place = {"text": text, "start": start, "end": end, "score": score}
-    return {kind: chunk.type} | place
+    listed: list[JsonObject] = []
+    for type_, start, end in chunks:
+        text = " ".join(sentence.words[start:end])
+        score = sum(probabilities[start:end]) / (end - start)
+        if sentence.offsets:
+            first, last = sentence.offsets[start][0], sentence.offsets[end - 1][1]
+            start, end = whole_characters(sentence.text, first, last)
+            text = sentence.text[start:end]
+        place = {"text": text, "start": start, "end": end, "score": score}
+        listed.append({kind: type_} | place)
+    return {name: listed}
 
 
 def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:

@@ -22,6 +22,7 @@ DEFAULT_COLUMNS = (
     ("sentence",),
 )
 """The columns to look for, in this order, if text_columns is not given."""
+_BREAKS = re.compile(r"\t|\r\n|\r|\n")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -148,6 +149,11 @@ def classes_of(example: TextExample) -> tuple[str, ...]:
     if example.label is None or isinstance(example.label, float):
         return ()
     return (example.label,) if isinstance(example.label, str) else example.label
+
+
+def table_line(index: int, *cells: str) -> str:
+    """Return a line of a table without quotes: tabs and line breaks become spaces."""
+    return "\t".join([str(index), *(_BREAKS.sub(" ", cell) for cell in cells)])
 
 
 def name_counts(examples: Sequence[TextExample]) -> collections.Counter[str]:

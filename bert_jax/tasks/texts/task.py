@@ -36,10 +36,10 @@ from bert_jax.tasks.texts.examples import (
     require_labels,
     require_num_texts,
     require_same_number,
+    table_line,
     texts_of,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
-from bert_jax.tasks.texts.prediction_tables import readable_rows, submission_rows
 from bert_jax.tokenization import Tokenizer
 
 
@@ -201,14 +201,16 @@ class TextTask(FinetuningTask):
         examples, values = predictions.examples, predictions.values
         glue, separator = self.data.glue, self.data.label_separator
         if not glue:
-            lines = readable_rows(examples, values, separator)
+            lines = _readable_rows(examples, values, separator)
             write_lines(lines, directory / "predictions.tsv")
             return ["predictions.tsv"]
-        tables = collections.defaultdict[str, list[Prediction]](list)
+        tables = collections.defaultdict[str, list[str]](list)
         for example, value in zip(examples, values, strict=True):
-            tables[submission_name(glue, example.group)].append(value)
-        for name, own in tables.items():
-            write_lines(submission_rows(own, separator), directory / name)
+            name = submission_name(glue, example.group)
+            tables[name].append(_predicted(value, separator))
+        for name, cells in tables.items():
+            rows = (table_line(i, cell) for i, cell in enumerate(cells))
+            write_lines(["index\tprediction", *rows], directory / name)
         return list(tables)
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
@@ -231,3 +233,50 @@ class TextTask(FinetuningTask):
 
     def example_without_label(self, row: TableRow) -> TextExample:
         return TextExample(texts_of(row, self.data), where=row.where)
+
+
+def _readable_rows(
+    examples: Sequence[TextExample], predictions: Sequence[Prediction], separator: str
+) -> list[str]:
+    """Return the lines of a table with probability, label and text beside a prediction.
+
+    The probability is that of the predicted class, or of each one; a number has none.
+    There are labels if the examples have them. The table has no quotes: a tab or a line
+    break in a text is a space.
+    """
+    has_probability = any("probabilities" in values for values in predictions)
+    has_label = any(example.label is not None for example in examples)
+    num_texts = max((len(example.texts) for example in examples), default=1)
+    columns = ["index", "prediction"]
+    columns += ["probability"] * has_probability + ["label"] * has_label
+    columns += ["text"] if num_texts == 1 else ["text_1", "text_2"]
+    lines = ["\t".join(columns)]
+    for i, (example, values) in enumerate(zip(examples, predictions, strict=True)):
+        cells = [_predicted(values, separator)]
+        if has_probability:
+            cells.append(_probabilities(values, separator))
+        if has_label:
+            label = example.label
+            is_number = isinstance(label, float)
+            cells.append(
+                f"{label:.15g}" if is_number else separator.join(classes_of(example))
+            )
+        lines.append(table_line(i, *cells, *example.texts))
+    return lines
+
+
+def _predicted(prediction: Prediction, separator: str) -> str:
+    if "value" in prediction:
+        value = prediction["value"]
+        is_plain = value == 0 or 1e-2 <= abs(value) < 1e9
+        exact = ".15g" if abs(value) >= 1e9 else ".9g"
+        return f"{value:{'.4f' if is_plain else exact}}"
+    if "labels" in prediction:
+        return separator.join(prediction["labels"])
+    return str(prediction["label"])
+
+
+def _probabilities(prediction: Prediction, separator: str) -> str:
+    probabilities = prediction["probabilities"]
+    names = prediction.get("labels") or [prediction.get("label")]
+    return separator.join(f"{probabilities[n]:.6g}" for n in names if n is not None)
