@@ -87,22 +87,15 @@ def write_tags(entities: Sequence[Entity], num_words: int, scheme: Scheme) -> li
 
 
 def convert_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """Convert the tags of a sentence to `scheme`; ill-formed tags become well-formed.
-
-    Raises:
-        ValueError: a tag is invalid.
-    """
+    """Convert tags to well-formed ones of `scheme`; raise ValueError for no tag."""
     return write_tags(extract_entities(tags), len(tags), scheme)
 
 
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
-    """The scheme in which the fewest of the given tags would be written differently.
+    """Return the scheme in which the fewest of the tags would be written differently.
 
     If several schemes are equal, the first in SCHEMES. Published files are not
     consistent: those of the shared task of 2003 are IOB1, with a few B after O.
-
-    Raises:
-        ValueError: a tag is invalid.
     """
 
     def num_mismatches(scheme: Scheme) -> int:

@@ -120,9 +120,7 @@ def require_report_file(page: Path) -> None:
 def write_report(report: JsonObject, page: Path) -> list[Path]:
     """Write a report as a web page, and as JSON beside it; return both paths.
 
-    Raises:
-        ValueError: `page` does not end in .html.
-        OSError: a file cannot be written.
+    The errors are those of `require_report_file`.
     """
     require_report_file(page)
     values = page.with_suffix(JSON_SUFFIX)

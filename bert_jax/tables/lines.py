@@ -53,11 +53,7 @@ def display_name(source: str) -> str:
 
 
 def require_file(path: str | Path, remedy: str) -> None:
-    """Check that a path is a regular file; rows in memory are as good.
-
-    Raises:
-        FileNotFoundError: it does not exist, or is a directory, a pipe or a device.
-    """
+    """Raise FileNotFoundError unless a path is a regular file, or rows in memory."""
     if isinstance(path, MemoryTable) or Path(path).is_file():
         return
     kind = ""
@@ -134,11 +130,7 @@ def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text, without a byte order mark.
-
-    Raises:
-        ValueError: it is not UTF-8.
-    """
+    """Return a file's text, without a byte order mark; errors as of `decode`."""
     with open_file(str(path)) as file:
         return decode(file.read(), path).removeprefix("\ufeff")
 

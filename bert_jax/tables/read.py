@@ -48,12 +48,7 @@ def is_table(path: str | Path) -> bool:
 
 
 def read_table(name: str, delimiter: str = "") -> list[TableRow]:
-    """Return the rows of a table with a header, or of JSON objects, one per line.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not such a table; the message names the line.
-    """
+    """Return the rows of a table; raise ValueError at the first that is damaged."""
     return list(undamaged(table_rows(name, delimiter)))
 
 

@@ -61,11 +61,7 @@ def missing_column_message(
 
 
 def text_of(row: TableRow, column: str) -> str:
-    """Return the text in a column.
-
-    Raises:
-        ValueError: there is no such column, or it holds no text.
-    """
+    """Return the text in a column; raise ValueError if it is missing or no text."""
     if column not in row.values:
         raise ValueError(missing_column_message(row.where, column, row.values))
     text = row.values[column]

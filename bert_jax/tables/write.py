@@ -59,11 +59,7 @@ def write_rows(
 
 
 def require_one_table(rows: Iterator[JsonObject], kind: str) -> None:
-    """Raise ValueError if `write_rows` would refuse rows: before they are computed.
-
-    Args:
-        kind: one of SUFFIXES.
-    """
+    """Raise ValueError if `write_rows` would refuse rows, before they are computed."""
     columns = _Columns(kind)
     while chunk := list(itertools.islice(rows, _CHUNK_ROWS)):
         if kind != ".jsonl":

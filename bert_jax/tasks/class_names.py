@@ -103,13 +103,7 @@ def class_key(name: str, merge: bool) -> str:
 
 
 def joined_names(counts: collections.Counter[str], merge: bool) -> dict[str, str]:
-    """Return the class of each name: of equal numbers the shortest, else the commonest.
-
-    Args:
-        counts: how often the training examples have a name.
-        merge: also join names that differ only in white space, case or Unicode
-            normalisation.
-    """
+    """Return the class of names: of equal numbers the shortest, else the commonest."""
     groups: dict[str, list[str]] = {}
     for name in counts:
         groups.setdefault(class_key(name, merge), []).append(name)
@@ -151,10 +145,7 @@ def unknown_class_message(where: str, name: str, labels: Sequence[str]) -> str:
 def renamed_labels(labels: Sequence[str], new_names: Sequence[str]) -> tuple[str, ...]:
     """Return the classes of a model with new names, each given as OLD=NEW.
 
-    A model that has the new name already keeps it.
-
-    Raises:
-        ValueError: a new name is of no class.
+    A model that has NEW already keeps it; raise ValueError if it has not OLD either.
     """
     renamed = list(labels)
     for text in new_names:

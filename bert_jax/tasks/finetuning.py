@@ -94,10 +94,9 @@ class FinetuningTask(Task):
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
-        """Return whether it is the kind of its name for these files and model.
+        """Return whether it is the kind of its name for these files and this model.
 
-        Args:
-            model: fine-tuned; None: not known yet.
+        The model is fine-tuned; None: not known yet.
         """
         return True
 

@@ -108,11 +108,7 @@ def split_file(
 
 
 def read_splits(task: FinetuningTask) -> Splits:
-    """Read the training and validation examples.
-
-    Raises:
-        ValueError: no training file is named, or a file cannot be read.
-    """
+    """Read what to train and to validate on; raise ValueError if no file is named."""
     data = task.data
     if data.path:
         return Splits(task.read("train"), task.read("validation"))

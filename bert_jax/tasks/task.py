@@ -170,9 +170,5 @@ class ComparedTask(Task):
 
 
 def check_attention_kernel(config: BertConfig, length: int) -> None:
-    """Raise ValueError if training cannot have its attention kernel on this device.
-
-    Args:
-        length: tokens of the longest row.
-    """
+    """Raise ValueError unless the attention kernel can train on rows of `length`."""
     chosen_kernel(config, length, deterministic=False)

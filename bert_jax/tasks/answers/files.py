@@ -136,10 +136,9 @@ def _example_of_row(row: TableRow) -> SquadExample:
 
 
 def question_from_row(row: TableRow) -> SquadExample:
-    """Return the example of a row with `question`, `context` and optionally `id`.
+    """Return the question of a row, with its document, and its `id` if there is one.
 
-    Raises:
-        ValueError: question or context is missing, empty or not a text.
+    Raise ValueError if question or context is missing, empty or not a text.
     """
     if "data" in row.values and "question" not in row.values:
         raise ValueError(
@@ -299,8 +298,7 @@ def write(
 ) -> list[str]:
     """Write the prediction files of the code of 2018; return their names.
 
-    Args:
-        has_null: whether to write `null_odds.json`, for a model trained on SQuAD 2.0.
+    With `has_null`, for a model trained on SQuAD 2.0, null_odds.json is one of them.
     """
     files: JsonObject = {
         "predictions.json": {p["id"]: p["answer"] for p in predictions},

@@ -251,12 +251,7 @@ def _random_span(
 
 
 def _not_learned(examples: Sequence[SquadExample], total: int) -> str:
-    """Return how many questions cannot be learned, the first ids and the main reasons.
-
-    Args:
-        examples: the questions that cannot be; each has an answer.
-        total: the number of all questions.
-    """
+    """Return how many of `total` questions cannot be learned, with ids and reasons."""
     ids = [f"{example.id:.40}" for example in examples[:_MAX_LISTED]]
     more = ", …" if len(examples) > _MAX_LISTED else ""
     reasons = collections.Counter(map(_reason, examples))

@@ -171,10 +171,8 @@ def text_ids(examples: Sequence[PairExample]) -> Int[np.ndarray, "N C"]:
 def has_wrong_choice(ids: Int[np.ndarray, "N C"]) -> bool:
     """Return whether any first text can be told from a text that does not belong to it.
 
-    That is a hard negative, or a second text that is not in a pair with it.
-
-    Args:
-        ids: the result of `text_ids`.
+    That is a hard negative, or a second text that is not in a pair with it; the numbers
+    are those of `text_ids`.
     """
     if ids.shape[1] > 2 and (ids[:, 2:] != ids[:, 1:2]).any():
         return True

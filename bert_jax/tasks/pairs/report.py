@@ -94,11 +94,7 @@ def _scored_item(entry: JsonObject) -> views.Item:
 
 
 def analyse_ranks(task: FinetuningTask, predictions: Predictions) -> JsonObject:
-    """Return how often the right text has which rank, and what stands before it.
-
-    Args:
-        predictions: with the fields of `FinetuningTask.rankings_among`.
-    """
+    """Return how often the right text has which rank, and what stands before it."""
     ranked = [value for value in predictions.values if "rank" in value]
     if any(math.isnan(value["right_score"]) for value in ranked):
         raise ValueError("A score is not a number: the training diverged.")

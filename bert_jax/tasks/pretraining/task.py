@@ -201,12 +201,7 @@ class PretrainingTask(Task):
         key: Key[Array, ""],
         counts: Int[Array, " lengths"] | None = None,
     ) -> PretrainingBatch:
-        """Mask the rows by `key`, at the rate `masking.rate`.
-
-        Args:
-            counts: for each length of a row, the number of predictions at a step;
-                None: by that rate.
-        """
+        """Mask the rows by `key`, at `masking.rate` or by counts for each length."""
         masking, words = self.config.masking, None
         if masking.unit != "token":
             words = self.dataset.tokenizer.continues_word

@@ -54,12 +54,7 @@ def _mean(counts: Sequence[MatchCounts], weights: np.ndarray) -> dict[str, float
 def class_table(
     report: JsonObject, title: str, first: str, averages: Sequence[str]
 ) -> Table:
-    """Return the table of `class_scores`.
-
-    Args:
-        first: the title of the first column.
-        averages: the names of the averages to show.
-    """
+    """Return the table of `class_scores`, with some of the averages at its end."""
     columns = [Column(first)]
     columns += [Column(name, "percent", has_bar=True) for name in SCORES.values()]
     counts = ("support", "predicted")
@@ -79,8 +74,7 @@ def class_table(
 def confusions(names: Sequence[str], counts: Int[np.ndarray, "C C"]) -> JsonObject:
     """Return the most frequent `confusions`, and the `confusion_matrix` if not large.
 
-    Args:
-        counts: by gold class (row) and predicted class (column).
+    Rows of `counts` are gold classes, and columns predicted ones.
     """
     rows, columns = np.nonzero(counts)
     rows, columns = rows[rows != columns], columns[rows != columns]

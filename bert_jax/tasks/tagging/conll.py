@@ -256,11 +256,7 @@ def _split(line: str, tabs: bool) -> tuple[str, ...]:
 def sentence_from_row(
     row: TableRow, fields: Sequence[str] = (), names: Sequence[str] = ()
 ) -> Sentence:
-    """Return the sentence of a row with `tokens` and, in one of the fields, tags.
-
-    Args:
-        names: of tags that are numbers.
-    """
+    """Return the sentence of a row with `tokens` and, in one of the fields, tags."""
     words = _strings(row, "tokens")
     _require_columns("token", words, row.where)
     field = next((name for name in fields if row.values.get(name) is not None), None)

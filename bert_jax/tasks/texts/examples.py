@@ -51,11 +51,7 @@ def require_same_number(example: TextExample, first: TextExample) -> None:
 
 
 def require_num_texts(example: TextExample, number: int) -> None:
-    """Raise ValueError unless an example has the number of texts that a model reads.
-
-    Args:
-        number: 0: not known.
-    """
+    """Raise ValueError unless an example has as many texts as a model reads; 0: any."""
     texts = {1: "a single text", 2: "a pair of texts"}
     require(
         number in (0, len(example.texts)),
@@ -66,11 +62,7 @@ def require_num_texts(example: TextExample, number: int) -> None:
 
 
 def find_text_columns(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
-    """Return the columns that hold the text.
-
-    Raises:
-        ValueError: `text_columns` is empty, and no default column is in the table.
-    """
+    """Return the columns that hold the text; raise ValueError if none is known."""
     if config.text_columns:
         return config.text_columns
     glue_columns = (GLUE[config.glue].texts,) if config.glue else ()

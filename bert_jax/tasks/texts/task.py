@@ -144,11 +144,7 @@ class TextTask(FinetuningTask):
     def tokenize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
-        """Return one row per example, cut to `max_length`, the longer text first.
-
-        Raises:
-            ValueError: some examples are pairs, and some are not.
-        """
+        """Return one row per example, cut to `max_length`, the longer text first."""
         for example in examples:
             require_same_number(example, examples[0])
         max_length = self.max_tokens
