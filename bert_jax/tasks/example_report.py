@@ -41,9 +41,7 @@ def _equal_texts(task: FinetuningTask, splits: Splits) -> Iterator[str]:
         labels.setdefault(task.texts(example), set()).add(label)
     if repeated := len(splits.train) - len(labels):
         different = sum(len(own) > 1 for own in labels.values())
-        contradict = (
-            f" (with different labels: {different:,} texts)" if different else ""
-        )
+        contradict = f" (with different labels: {different:,} texts)" * bool(different)
         yield (
             f"{repeated:,} of {len(splits.train):,} examples to learn from repeat an "
             f"earlier one{contradict}"

@@ -50,10 +50,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     scores = [_scores(example, value, has_null) for example, value in pairs]
     exact = np.array([score["exact_match"] for score in scores])
     f1 = np.array([score["f1"] for score in scores])
-    kinds = [
-        _error(example, value, score)
-        for (example, value), score in zip(pairs, scores, strict=True)
-    ]
+    kinds = [score["error"] for score in scores]
     probabilities = np.array([value["score"] for _, value in pairs])
     worst = WorstExamples()
     for i, kind in enumerate(kinds):
@@ -68,7 +65,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
             if name != "answerable" or has_null
         },
         "error_kinds": {kind: kinds.count(kind) for kind in _ERRORS if kind in kinds},
-        **worst.listed(lambda i: _entry(pairs[i], scores[i], kinds[i])),
+        **worst.listed(lambda i: _entry(pairs[i], scores[i])),
     }
 
 
@@ -81,26 +78,21 @@ _ERRORS = {
 }
 
 
-def _scores(
-    example: SquadExample, value: Prediction, has_null: bool
-) -> dict[str, float]:
-    """Return exact match and F1 in per cent, by the rules of 2.0 or 1.1."""
+def _scores(example: SquadExample, value: Prediction, has_null: bool) -> JsonObject:
+    """Return exact match and F1 in per cent, by 2.0 or 1.1, and the kind of error."""
     gold = {example.id: [text for text, _ in example.answers]}
     answer = {example.id: value["answer"]}
-    if has_null:
-        scores = squad2_scores(gold, answer)
-        return {"exact_match": float(scores["exact"]), "f1": float(scores["f1"])}
-    return squad1_scores(gold, answer)
-
-
-def _error(example: SquadExample, value: Prediction, scores: dict[str, float]) -> str:
-    if scores["exact_match"]:
-        return "exact"
-    if example.impossible:
-        return "answered"
-    if not value["answer"]:
-        return "not answered"
-    return "some words" if scores["f1"] else "no words"
+    scores = squad2_scores(gold, answer) if has_null else squad1_scores(gold, answer)
+    exact = float(scores["exact" if has_null else "exact_match"])
+    f1 = float(scores["f1"])
+    error = "some words" if f1 else "no words"
+    if exact:
+        error = "exact"
+    elif example.impossible:
+        error = "answered"
+    elif not value["answer"]:
+        error = "not answered"
+    return {"exact_match": exact, "f1": f1, "error": error}
 
 
 def question_word(example: SquadExample) -> str:
@@ -178,9 +170,7 @@ def _order(group: JsonObject) -> tuple[bool, bool, int]:
     return name.startswith("more"), not number, place
 
 
-def _entry(
-    pair: tuple[SquadExample, Prediction], scores: dict[str, float], kind: str
-) -> JsonObject:
+def _entry(pair: tuple[SquadExample, Prediction], scores: JsonObject) -> JsonObject:
     example, value = pair
     first = [] if example.misplaced else example.answers[:1]
     gold = [(start, start + len(text)) for text, start in first]
@@ -194,7 +184,7 @@ def _entry(
         "prediction": value["answer"],
         "probability": float(value["score"]),
         "f1": scores["f1"],
-        "error": kind,
+        "error": scores["error"],
         "context": excerpt(example.context, places),
     }
 

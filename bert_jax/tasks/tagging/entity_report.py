@@ -160,23 +160,22 @@ def _kinds_table(kinds: dict[str, int]) -> views.Table:
 
 
 def _item(entry: JsonObject) -> views.Item:
-    matches = [
-        EntityMatch(
-            gold=match["gold"] and Entity(**match["gold"]),
-            predicted=match["predicted"] and Entity(**match["predicted"]),
-        )
-        for match in entry["entities"]
-    ]
-    wrong = Counter(match.error for match in matches if match.error != "correct")
-    facts = [("errors", ", ".join(f"{n} {name}" for name, n in wrong.items()))]
-    right = [match.gold for match in matches if match.error == "correct" and match.gold]
+    wrong = [match for match in entry["entities"] if match["error"] != "correct"]
+    counts = Counter(match["error"] for match in wrong)
+    facts = [("errors", ", ".join(f"{n} {name}" for name, n in counts.items()))]
     passages = []
     mark_of: dict[str, views.MarkKind] = {"gold": "gold", "predicted": "wrong"}
     for name, mark in mark_of.items():
-        entities = [getattr(match, name) for match in matches]
-        marks = {e: "right" if e in right else mark for e in entities if e}
+        marks: dict[Entity, views.MarkKind] = {
+            Entity(**match[name]): "right" if match["error"] == "correct" else mark
+            for match in entry["entities"]
+            if match[name]
+        }
         passages.append(views.Passage(name, _spans(entry["words"], marks)))
-    pairs = [_types(match) for match in matches if match.error != "correct"]
+    none = {"type": NO_ENTITY}
+    pairs = [
+        ((m["gold"] or none)["type"], (m["predicted"] or none)["type"]) for m in wrong
+    ]
     return views.Item(entry["where"], facts, passages, pairs)
 
 

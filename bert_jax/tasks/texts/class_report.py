@@ -69,14 +69,12 @@ def sections(report: JsonObject) -> list[views.Section]:
     table = by_class.class_table(
         report, "Scores by class", "class", ("macro", "weighted")
     )
+    about = (
+        f"Always {common['label']!r}, the commonest class, would be right for "
+        f"{common['fraction']:.1%} of the texts."
+    )
     shown = [
-        views.Section(
-            "classes",
-            "Classes",
-            f"Always {common['label']!r}, the commonest class, would be right for "
-            f"{common['fraction']:.1%} of the texts.",
-            [table],
-        ),
+        views.Section("classes", "Classes", about, [table]),
         by_class.confusion_section(report),
         calibration_section(report["calibration"], "the predicted class", "is right"),
     ]
@@ -94,16 +92,13 @@ def sections(report: JsonObject) -> list[views.Section]:
 
 def _item(entry: JsonObject) -> views.Item:
     gold, predicted = entry["label"], entry["prediction"]
-    return views.Item(
-        entry["where"],
-        [
-            ("gold", f"{gold} ({entry['label_probability']:.2%})"),
-            ("predicted", f"{predicted} ({entry['probability']:.2%})"),
-            ("loss", f"{entry['loss']:.2f}"),
-        ],
-        passages(entry["texts"]),
-        [(gold, predicted)],
-    )
+    facts = [
+        ("gold", f"{gold} ({entry['label_probability']:.2%})"),
+        ("predicted", f"{predicted} ({entry['probability']:.2%})"),
+        ("loss", f"{entry['loss']:.2f}"),
+    ]
+    shown = passages(entry["texts"])
+    return views.Item(entry["where"], facts, shown, [(gold, predicted)])
 
 
 def analyse_several(task: FinetuningTask, predictions: Predictions) -> JsonObject:
