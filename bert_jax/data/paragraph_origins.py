@@ -45,6 +45,7 @@ _IN_TWO_WORDS = re.compile(r"\b(hugging|scikit)\s(?=(face|learn)\b)", re.IGNOREC
 _IDENTIFIER = re.compile(r"\w+(?:[.-]\w+)*")
 _VALIDATION_FRACTION = 0.25  # of the modules
 _NUM_VALIDATION = 150  # the most validation paragraphs of a library
+_MIN_WORDS = 12  # of a paragraph, without names
 _LONG = 5  # letters; shorter names are removed only as separate words
 
 
@@ -55,19 +56,6 @@ class Paragraph:
     text: str
     library: str
     module: str
-
-
-def read_paragraphs(
-    corpus: Path, modules: Mapping[str, Sequence[str]]
-) -> Iterator[Paragraph]:
-    """Read the paragraphs that `write_corpus` wrote, given each library's modules."""
-    for library, names in modules.items():
-        if names:
-            text = (corpus / f"{library}.txt").read_text(encoding="utf-8")
-            documents = text.strip().split("\n\n")
-            for module, document in zip(names, documents, strict=True):
-                for line in document.split("\n"):
-                    yield Paragraph(line, library, module)
 
 
 def library_names(library: str, modules: Iterable[str]) -> set[str]:
@@ -145,54 +133,44 @@ def _hash_to_unit(*texts: str) -> float:
     return int.from_bytes(digest, "big") / 2.0**64
 
 
-def _interleave_modules(paragraphs: Iterable[Paragraph]) -> list[Paragraph]:
-    """Order paragraphs by hash, with the first of each module before any second one."""
+def _in_validation(paragraph: Paragraph) -> bool:
+    position = _hash_to_unit(paragraph.library, paragraph.module)
+    return position < _VALIDATION_FRACTION
+
+
+def _usable(
+    paragraphs: Iterable[Paragraph], names: RevealingNames, seen: TextHashes
+) -> Iterator[Paragraph]:
+    """Yield paragraphs without names, except short ones and those `seen`, by hash.
+
+    The first of each module is before any second one.
+    """
     by_hash = sorted(
         paragraphs, key=lambda p: _hash_to_unit(p.library, p.module, p.text)
     )
     counts = collections.defaultdict[str, Iterator[int]](itertools.count)
     # A paragraph's key is its rank in its module; equal keys keep their order.
-    return sorted(by_hash, key=lambda paragraph: next(counts[paragraph.module]))
+    for paragraph in sorted(by_hash, key=lambda p: next(counts[p.module])):
+        text = names.remove_from(paragraph.text)
+        num_words = sum(GAP not in word for word in text.split())
+        if num_words >= _MIN_WORDS and seen.add(duplicate_key(text)):
+            yield Paragraph(text, paragraph.library, paragraph.module)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Sampler:
-    names: RevealingNames
-    min_words: int
-    seen: TextHashes = dataclasses.field(default_factory=TextHashes)
-    """The paragraphs so far, to drop duplicates."""
-
-    def usable(self, paragraphs: Iterable[Paragraph]) -> Iterator[Paragraph]:
-        """Paragraphs without names, except short ones and duplicates."""
-        for paragraph in paragraphs:
-            text = self.names.remove_from(paragraph.text)
-            num_words = sum(GAP not in word for word in text.split())
-            if num_words >= self.min_words and self.seen.add(duplicate_key(text)):
-                yield Paragraph(text, paragraph.library, paragraph.module)
-
-    def balanced(
-        self, by_library: Mapping[str, list[Paragraph]], max_count: int
-    ) -> list[Paragraph]:
-        """The same number of paragraphs of each library, at most `max_count`."""
-        samples = {}
-        for library, paragraphs in by_library.items():
-            usable = self.usable(_interleave_modules(paragraphs))
-            samples[library] = list(itertools.islice(usable, max_count))
-        count = min(map(len, samples.values()))
-        if not count:
-            empty = ", ".join(name for name, sample in samples.items() if not sample)
-            raise ValueError(
-                f"{empty}: no paragraph has {self.min_words} words besides names in "
-                "one of the two splits; request fewer libraries, or fewer words."
-            )
-        return [p for sample in samples.values() for p in sample[:count]]
+def _read_paragraphs(
+    corpus: Path, modules: Mapping[str, Sequence[str]]
+) -> Iterator[Paragraph]:
+    for library, names in modules.items():
+        if names:
+            text = (corpus / f"{library}.txt").read_text(encoding="utf-8")
+            documents = text.strip().split("\n\n")
+            for module, document in zip(names, documents, strict=True):
+                for line in document.split("\n"):
+                    yield Paragraph(line, library, module)
 
 
 def paragraph_origins(
-    corpus: str | os.PathLike[str],
-    num_libraries: int = 10,
-    num_training: int = 50,
-    min_words: int = 12,
+    corpus: str | os.PathLike[str], num_libraries: int = 10, num_training: int = 50
 ) -> dict[str, list[Paragraph]]:
     """A balanced, deterministic sample of the largest libraries, for each split.
 
@@ -202,27 +180,32 @@ def paragraph_origins(
         corpus: the directory that `write_corpus` wrote.
         num_libraries: the number of classes; those with the most paragraphs.
         num_training: maximum training paragraphs per library.
-        min_words: minimum words of a paragraph, without names.
 
     Raises:
-        ValueError: a library has no such paragraph.
+        ValueError: a library has no paragraph of twelve words without names.
     """
     modules = json.loads(Path(corpus, "corpus.json").read_text())["modules"]
-    paragraphs = list(read_paragraphs(Path(corpus), modules))
+    paragraphs = list(_read_paragraphs(Path(corpus), modules))
     sizes = collections.Counter(paragraph.library for paragraph in paragraphs)
     libraries = sorted(sizes, key=lambda name: (-sizes[name], name))[:num_libraries]
-    train: dict[str, list[Paragraph]] = {library: [] for library in libraries}
-    validation: dict[str, list[Paragraph]] = {library: [] for library in libraries}
-    for paragraph in paragraphs:
-        if paragraph.library in train:
-            position = _hash_to_unit(paragraph.library, paragraph.module)
-            split = validation if position < _VALIDATION_FRACTION else train
-            split[paragraph.library].append(paragraph)
-    sampler = _Sampler(collect_names(modules, libraries, paragraphs), min_words)
-    return {
-        "train": sampler.balanced(train, num_training),
-        "validation": sampler.balanced(validation, _NUM_VALIDATION),
-    }
+    names, seen = collect_names(modules, libraries, paragraphs), TextHashes()
+    origins = {}
+    for split, max_count in zip(SPLITS, (num_training, _NUM_VALIDATION), strict=True):
+        samples = {}
+        for library in libraries:
+            own = (p for p in paragraphs if p.library == library)
+            chosen = (p for p in own if _in_validation(p) == (split == "validation"))
+            usable = _usable(chosen, names, seen)
+            samples[library] = list(itertools.islice(usable, max_count))
+        count = min(map(len, samples.values()))
+        if not count:
+            empty = ", ".join(name for name, sample in samples.items() if not sample)
+            raise ValueError(
+                f"{empty}: no paragraph has {_MIN_WORDS} words besides names in one of "
+                "the two splits; request fewer libraries, or fewer words."
+            )
+        origins[split] = [p for sample in samples.values() for p in sample[:count]]
+    return origins
 
 
 def write_origins(
