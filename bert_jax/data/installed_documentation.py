@@ -49,10 +49,8 @@ def docstrings(source: bytes | str) -> list[str]:
     """The docstrings of a module, its classes, functions and attributes, in order.
 
     They include every string of several lines in a simple statement of the module,
-    where `pydoc_data.topics` and NumPy's `add_newdoc` keep documentation.
-
-    Raises:
-        SyntaxError, ValueError, RecursionError: `source` is not a Python module.
+    where `pydoc_data.topics` and NumPy's `add_newdoc` keep documentation. Raise
+    SyntaxError, ValueError or RecursionError if `source` is not a Python module.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other packages
@@ -148,54 +146,46 @@ def _start_worker() -> None:
     gc.disable()
 
 
-def _read_documents(
+def _read_texts(
     libraries: Sequence[InstalledLibrary], workers: int
-) -> tuple[dict[str, dict[str, list[str]]], JsonObject]:
-    """The paragraphs of each library's modules, and what was left out of them."""
-    modules = [
-        (library.name, *module) for library in libraries for module in library.modules
-    ]
-    documents: dict[str, dict[str, list[str]]] = {one.name: {} for one in libraries}
-    contents = _read_modules([path for *_, path in modules], workers)
+) -> tuple[dict[str, str], JsonObject]:
+    """The text of each library, and the content of `corpus.json`."""
+    paths = [path for library in libraries for _, path in library.modules]
+    contents = iter(_read_modules(paths, workers))
+    texts: dict[str, str] = {}
+    counts: dict[str, JsonObject] = {}
+    modules: dict[str, list[str]] = {}
     unreadable, num_duplicates, seen = [], 0, TextHashes()
-    for (library, name, _), content in zip(modules, contents, strict=True):
-        if content is None:
-            unreadable.append(f"{library}: {name}")
-            continue
-        new = [paragraph for paragraph in content if seen.add(duplicate_key(paragraph))]
-        num_duplicates += len(content) - len(new)
-        if new:
-            documents[library][name] = new
-    return documents, {"duplicates": num_duplicates, "unreadable": unreadable}
-
-
-def _summarize(
-    libraries: Sequence[InstalledLibrary],
-    documents: dict[str, dict[str, list[str]]],
-    texts: dict[str, str],
-    left_out: JsonObject,
-) -> JsonObject:
-    by_library: JsonObject = {
-        library.name: {
+    for library in libraries:
+        documents = {}
+        for name, _ in library.modules:
+            if (content := next(contents)) is None:
+                unreadable.append(f"{library.name}: {name}")
+                continue
+            new = [line for line in content if seen.add(duplicate_key(line))]
+            num_duplicates += len(content) - len(new)
+            if new:
+                documents[name] = new
+        text = "\n".join("\n".join([*lines, ""]) for lines in documents.values())
+        texts[library.name], modules[library.name] = text, list(documents)
+        counts[library.name] = {
             "version": library.version,
-            "documents": len(documents[library.name]),
-            "paragraphs": sum(map(len, documents[library.name].values())),
-            "words": len(texts[library.name].split()),
+            "documents": len(documents),
+            "paragraphs": sum(map(len, documents.values())),
+            "words": len(text.split()),
         }
-        for library in libraries
-    }
-    totals = {
-        name: sum(counts[name] for counts in by_library.values())
-        for name in ("documents", "paragraphs", "words")
-    }
-    content = "".join(f"{name}\n{text}" for name, text in texts.items())
-    return {
-        **totals,
+    joined = "".join(f"{name}\n{text}" for name, text in texts.items())
+    return texts, {
+        **{
+            name: sum(values[name] for values in counts.values())
+            for name in ("documents", "paragraphs", "words")
+        },
         "bytes": sum(len(text.encode()) for text in texts.values()),
-        **left_out,
-        "sha256": hashlib.sha256(content.encode()).hexdigest(),
-        "libraries": by_library,
-        "modules": {name: list(modules) for name, modules in documents.items()},
+        "duplicates": num_duplicates,
+        "unreadable": unreadable,
+        "sha256": hashlib.sha256(joined.encode()).hexdigest(),
+        "libraries": counts,
+        "modules": modules,
     }
 
 
@@ -227,15 +217,10 @@ def write_corpus(
         raise FileExistsError(f"{target} is not an empty directory; name another.")
     if libraries is None:
         libraries = installed_libraries()
-    documents, left_out = _read_documents(libraries, workers)
-    if not any(documents.values()):
+    texts, summary = _read_texts(libraries, workers)
+    if not any(texts.values()):
         names = ", ".join(library.name for library in libraries)
         raise ValueError(f"No prose in {names}: install them with their sources (.py).")
-    texts = {
-        name: "\n".join("\n".join([*lines, ""]) for lines in modules.values())
-        for name, modules in documents.items()
-    }
-    summary = _summarize(libraries, documents, texts, left_out)
     with atomic_directory(target) as folder:
         for name, text in texts.items():
             if text:
