@@ -4,7 +4,7 @@ import bisect
 import dataclasses
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Bool, Int32
@@ -40,17 +40,28 @@ def read_tokens(
 
     If pairs are made, a sentence that is longer than a row is divided.
     """
-    reader = _Reader(config, tokenizer)
+    report, bounds = TextReport(), list[list[int]]()
+    pieces = [np.empty(0, np.int32)]
     spans = zip(documents.file, documents.offset, documents.length, strict=True)
     for file, offset, length in spans:
         text, undecodable = read_text(files[file], int(offset), int(length))
-        reader.report.add("undecodable bytes", undecodable)
+        report.add("undecodable bytes", undecodable)
         samples = {"undecodable bytes": "\ufffd"} if undecodable else {}
-        reader.add(text, samples)
+        kept = _tokenize(text, config, tokenizer, report, samples)
         for kind, sample in samples.items():
             place = f"{file:09} {offset:018} {_line_of(text, sample):09}"
-            reader.first[kind] = min(reader.first.get(kind, place), place)
-    return reader.finish()
+            report.first[kind] = min(report.first.get(kind, place), place)
+        if kept:
+            start = bounds[-1][-1] if bounds else 0
+            bounds.append(list(itertools.accumulate(map(len, kept), initial=start)))
+            pieces += kept
+    tokens = np.concatenate(pieces)
+    if (largest := tokens.max(initial=0)) >= tokenizer.vocab_size:
+        raise ValueError(
+            f"the tokenizer gave id {largest}, but has {tokenizer.vocab_size} ids."
+        )
+    report.add_lengths("document_tokens", (ends[-1] - ends[0] for ends in bounds))
+    return ChunkTokens(tokens, bounds, report)
 
 
 def _line_of(text: str, sample: str) -> int:
@@ -60,68 +71,40 @@ def _line_of(text: str, sample: str) -> int:
     return next((i for i, line in lines if words in " ".join(line.split())), 0)
 
 
-class _Reader:
-    """Gathers the tokens of documents, and counts what happens to their text."""
+def _tokenize(
+    text: str,
+    config: PrepareConfig,
+    tokenizer: Tokenizer,
+    report: TextReport,
+    samples: dict[str, str],
+) -> list[Int32[np.ndarray, " _"]]:
+    """Return the tokens of each sentence or span; count what happens to the text.
 
-    def __init__(self, config: PrepareConfig, tokenizer: Tokenizer) -> None:
-        self.report = TextReport()
-        self.first = self.report.first
-        self._config, self._tokenizer = config, tokenizer
-        has_pairs = config.pairs != "none"
-        self._longest = config.sequence_length - 3 if has_pairs else sys.maxsize
-        self._lengths: list[int] = []  # of the sentences, before they are divided
-        self._pieces: list[Int32[np.ndarray, " _"]] = []
-        self._bounds: list[list[int]] = []
-        self._end = 0
-
-    def add(self, text: str, samples: dict[str, str]) -> None:
-        """Add a document; put the first text of each kind of loss into `samples`."""
-        tokenizer, report = self._tokenizer, self.report
-        sentences = split_sentences(text, self._config.sentences, self._config.language)
-        kept: list[Int32[np.ndarray, " _"]] = []
-        before = len(self._lengths)
-        for sentence, ids in _encode(sentences, tokenizer):
-            kinds = report.add_tokens(tokenizer, sentence, ids)
-            self._lengths.append(len(ids))
-            kept.append(np.array(ids, np.int32))
-            if len(ids) > self._longest:
-                report.text[DIVIDED] += 1
-                kinds.append(DIVIDED)
-                kept[-1:] = divide(kept[-1], tokenizer.continues_word, self._longest)
-            for kind in kinds:
-                samples.setdefault(kind, sentence)
-        without = len(sentences) - (len(self._lengths) - before)
-        report.add("sentences without a token", without)
-        report.add("documents without a token", int(not kept))
-        report.text[SINGLE] += len(kept) == 1
-        report.text["sentences"] += len(kept)
-        if kept:
-            sizes = map(len, kept)
-            self._bounds.append(list(itertools.accumulate(sizes, initial=self._end)))
-            self._end = self._bounds[-1][-1]
-            self._pieces += kept
-
-    def finish(self) -> ChunkTokens:
-        """Return all tokens; raise ValueError if an id is too large."""
-        tokens = np.concatenate([np.empty(0, np.int32), *self._pieces])
-        vocab_size = self._tokenizer.vocab_size
-        if (largest := tokens.max(initial=0)) >= vocab_size:
-            raise ValueError(
-                f"the tokenizer gave id {largest}, but has {vocab_size} ids."
-            )
-        self.report.add_lengths("sentence_tokens", self._lengths)
-        lengths = (bounds[-1] - bounds[0] for bounds in self._bounds)
-        self.report.add_lengths("document_tokens", lengths)
-        return ChunkTokens(tokens, self._bounds, self.report)
-
-
-def _encode(
-    sentences: Sequence[str], tokenizer: Tokenizer
-) -> Iterator[tuple[str, list[int]]]:
-    """Yield the sentences that have tokens, and these."""
+    The first text of each kind of loss is put into `samples`.
+    """
+    longest = config.sequence_length - 3 if config.pairs != "none" else sys.maxsize
+    sentences = split_sentences(text, config.sentences, config.language)
     encoded = [*sentences[:1], *tokenizer.after_space(sentences[1:])]
-    ids = tokenizer.encode_each(encoded)
-    return filter(lambda pair: pair[1], zip(sentences, ids, strict=True))
+    kept: list[Int32[np.ndarray, " _"]] = []
+    lengths: list[int] = []
+    for sentence, ids in zip(sentences, tokenizer.encode_each(encoded), strict=True):
+        if not ids:
+            continue
+        kinds = report.add_tokens(tokenizer, sentence, ids)
+        lengths.append(len(ids))  # before the sentence is divided
+        kept.append(np.array(ids, np.int32))
+        if len(ids) > longest:
+            report.text[DIVIDED] += 1
+            kinds.append(DIVIDED)
+            kept[-1:] = divide(kept[-1], tokenizer.continues_word, longest)
+        for kind in kinds:
+            samples.setdefault(kind, sentence)
+    report.add("sentences without a token", len(sentences) - len(lengths))
+    report.add("documents without a token", int(not kept))
+    report.text[SINGLE] += len(kept) == 1
+    report.text["sentences"] += len(kept)
+    report.add_lengths("sentence_tokens", lengths)
+    return kept
 
 
 def divide(
