@@ -5,7 +5,6 @@ segments that the tokenizer never gives, and rows after the vocabulary. An expor
 them back, so that an unchanged model has its own bytes again.
 """
 
-import dataclasses
 import re
 from collections.abc import Mapping
 
@@ -29,60 +28,62 @@ Unused = dict[str, np.ndarray]
 """Rows by the path of our parameter, and whole tensors by the name at the source."""
 
 
-@dataclasses.dataclass
-class Fold:
-    """What was folded, in the order in which it was done."""
+def fold_tables(
+    tensors: dict[str, Tensor],
+    family: FamilyFormat,
+    first: int,
+    has_segments: bool,
+    width: int,
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Change the tables to BERT's; return the rows put aside, and a line for each.
 
-    unused: dict[str, Tensor] = dataclasses.field(default_factory=dict)
-    """What was put aside: rows by the path of our parameter, tensors by their names."""
-    notes: list[str] = dataclasses.field(default_factory=list)
-    """A line for each, for the receipt."""
+    Args:
+        first: the row of the first position; those before it are dropped.
+        has_segments: if not, the only segment's row is kept, or made of `width` zeros.
+    """
+    unused: dict[str, Tensor] = {}
+    notes: list[str] = []
+    table = tensors.get(_POSITION_TABLE)
+    if first and table is not None and len(table.shape) == 2:
+        unused[POSITIONS] = _part(table, 0, first)
+        tensors[_POSITION_TABLE] = _part(table, first, table.shape[0])
+        notes.append(
+            f"{table.name}[:{first}]: never used, since positions begin at {first}"
+        )
+    table = tensors.get(_SEGMENT_TABLE)
+    if not family.has_segments and table is None:
+        zeros = np.zeros((1, width), np.float32)  # which no file holds
+        tensors[_SEGMENT_TABLE] = Tensor(
+            epath.Path(), "", zeros.shape, "float32", lambda _: zeros
+        )
+        notes.append(f"{SEGMENTS}: a row of zeros, since there is no segment")
+    elif not has_segments and table and len(table.shape) == 2 and table.shape[0] > 1:
+        unused[SEGMENTS] = _part(table, 1, table.shape[0])
+        tensors[_SEGMENT_TABLE] = _part(table, 0, 1)
+        notes.append(
+            f"{table.name}[1:]: never used, since the tokenizer gives segment 0"
+        )
+    return unused, notes
 
-    def positions(self, tensors: dict[str, Tensor], first: int) -> None:
-        """Drop the rows of positions before `first`."""
-        table = tensors.get(_POSITION_TABLE)
-        if first and table is not None and len(table.shape) == 2:
-            self.unused[POSITIONS] = _part(table, 0, first)
-            tensors[_POSITION_TABLE] = _part(table, first, table.shape[0])
-            self.notes.append(
-                f"{table.name}[:{first}]: never used, since positions begin at {first}"
-            )
 
-    def segments(
-        self, tensors: dict[str, Tensor], family: FamilyFormat, width: int
-    ) -> None:
-        """Keep the only segment's row; a family without segments gets zeros."""
-        table = tensors.get(_SEGMENT_TABLE)
-        if not family.has_segments and table is None:
-            zeros = np.zeros((1, width), np.float32)  # which no file holds
-            tensors[_SEGMENT_TABLE] = Tensor(
-                epath.Path(), "", zeros.shape, "float32", lambda _: zeros
-            )
-            self.notes.append(f"{SEGMENTS}: a row of zeros, since there is no segment")
-        elif table is not None and len(table.shape) == 2 and table.shape[0] > 1:
-            self.unused[SEGMENTS] = _part(table, 1, table.shape[0])
-            tensors[_SEGMENT_TABLE] = _part(table, 0, 1)
-            self.notes.append(
-                f"{table.name}[1:]: never used, since the tokenizer gives segment 0"
-            )
-
-    def after_vocabulary(self, matches: Mapping[Leaf, Tensor], num_tokens: int) -> None:
-        """Put aside the rows that belong to no token, of each table and bias."""
-        for leaf, table in matches.items():
-            if leaf.target in ROWS_OF_TOKENS and table.shape[0] > num_tokens:
-                self.unused[leaf.target] = _part(table, num_tokens, table.shape[0])
-
-    def whole_tensors(
-        self,
-        tensors: Mapping[str, Tensor],
-        matches: Mapping[Leaf, Tensor],
-        family: FamilyFormat,
-    ) -> None:
-        """Put aside the tensors that files of the family hold beside BERT's."""
-        used = {leaf.source for leaf in matches}
-        for name, tensor in tensors.items():
-            if tensor.name not in used and re.fullmatch(family.left_over, name):
-                self.unused[tensor.name] = tensor
+def beyond_model(
+    tensors: Mapping[str, Tensor],
+    matches: Mapping[Leaf, Tensor],
+    num_tokens: int,
+    family: FamilyFormat,
+) -> dict[str, Tensor]:
+    """Return the rows that belong to no token, and tensors that BERT does not have."""
+    rows = {
+        leaf.target: _part(table, num_tokens, table.shape[0])
+        for leaf, table in matches.items()
+        if leaf.target in ROWS_OF_TOKENS and table.shape[0] > num_tokens
+    }
+    used = {leaf.source for leaf in matches}
+    return rows | {
+        tensor.name: tensor
+        for name, tensor in tensors.items()
+        if tensor.name not in used and re.fullmatch(family.left_over, name)
+    }
 
 
 def _part(tensor: Tensor, start: int, end: int) -> Tensor:

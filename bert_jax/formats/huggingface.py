@@ -15,7 +15,7 @@ from bert_jax.formats.embedding import (
     stated_length,
 )
 from bert_jax.formats.families import FamilyFormat, family_of
-from bert_jax.formats.folding import Fold
+from bert_jax.formats.folding import beyond_model, fold_tables
 from bert_jax.formats.huggingface_config import (
     TIED_HEADS,
     keys_left_over,
@@ -87,23 +87,23 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
             is not supported; the message is one line.
     """
     root = path.parent if path.is_file() else path
-    path = path if path.is_file() else model_directory(root)
-    directory = path.parent if path.is_file() else path
-    values = read_object_or_empty(directory / CONFIG)
-    family, architecture = _family(directory, values)
-    files, tensors, prefix = open_tensors(path, family, architecture)
-    path = directory
+    source = path if path.is_file() else model_directory(root)
+    path = root if path.is_file() else source
+    values = read_object_or_empty(path / CONFIG)
+    family, architecture = _family(path, values)
+    files, tensors, prefix = open_tensors(source, family, architecture)
     config = _read_config(path, values, tensors, family)
     copies = pop_tied_copies(path, tensors) if config.head in TIED_HEADS else []
     tokenizer = read_sentencepiece(path) or from_huggingface(path)
-    config, fold = _fold(path, config, family, values, tensors, tokenizer)
+    first = _first_position(path, family, values, tokenizer)
+    pairs, width = family.has_segments and tokenizer.has_segments, config.hidden_size
+    unused, notes = fold_tables(tensors, family, first, pairs, width)
+    config = config if pairs else dataclasses.replace(config, type_vocab_size=1)
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
-    library = _library(family, config.head)
     matches, left_over = match_tensors(
-        path, config, tensors, names, library, allow_extra
+        path, config, tensors, names, _library(family, config.head), allow_extra
     )
-    fold.after_vocabulary(matches, tokenizer.vocab_size)
-    fold.whole_tensors(tensors, matches, family)
+    unused |= beyond_model(tensors, matches, tokenizer.vocab_size, family)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer)
     config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
     # A copy becomes the same parameter as its original.
@@ -121,8 +121,8 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
         embedding=read_embedding(root, tokenizer.cased, config.max_position_embeddings),
         own_length=stated_length(root),
         prefix=prefix,
-        folded=tuple(fold.notes),
-        unused={name: tensor.read() for name, tensor in fold.unused.items()},
+        folded=tuple(notes),
+        unused={name: tensor.read() for name, tensor in unused.items()},
     )
 
 
@@ -139,7 +139,10 @@ def _library(family: FamilyFormat, head: str) -> SourceLibrary:
 def _describe_sources(
     root: epath.Path, path: epath.Path, files: list[str]
 ) -> list[JsonObject]:
-    """Return path, size and sha256 of each file that was read, and check them.
+    """Return path, size and sha256 of each file that was read.
+
+    Those that bert_jax exported are compared with their `conversion.json`: no other
+    check detects an altered bit of a tensor.
 
     Args:
         root: the directory that was named.
@@ -149,7 +152,25 @@ def _describe_sources(
     names = [*files, *(n for n in (CONFIG, *TOKENIZER_FILES) if (path / n).exists())]
     sources = [os.path.relpath(path / name, root) for name in names]
     described = describe_files(root, sources + embedding_files(root))
-    _check_exported(root, described)
+    listed = read_object_or_empty(root / RECEIPT).get("files")
+    written = {
+        entry["path"]: entry.get("sha256")
+        for entry in (listed if isinstance(listed, list) else [])
+        if isinstance(entry, dict) and isinstance(entry.get("path"), str)
+    }
+    # A model card may be removed, but a tokenizer needs all of its files.
+    needed = [n for n in written if is_confined(n) and not n.endswith(".md")]
+    missing = [name for name in needed if not is_regular_file(root / name)]
+    read = {entry["path"]: entry["sha256"] for entry in described}
+    changed = [name for name, sha in read.items() if written.get(name, sha) != sha]
+    if missing or changed:
+        problem = f": {', '.join(changed)} has another sha256 than the export wrote"
+        if missing:
+            problem = f" lacks {', '.join(missing)}, which the export wrote"
+        raise DamagedError(
+            f"{root}{problem} according to {RECEIPT}; export or copy it again, or "
+            f"remove {RECEIPT} if the change is meant."
+        )
     return described
 
 
@@ -161,27 +182,17 @@ def _family(path: epath.Path, values: JsonObject) -> tuple[FamilyFormat, str]:
         return family_of(values), named[0] if len(named) == 1 else ""
 
 
-def _fold(
-    path: epath.Path,
-    config: BertConfig,
-    family: FamilyFormat,
-    values: JsonObject,
-    tensors: dict[str, Tensor],
-    tokenizer: Tokenizer,
-) -> tuple[BertConfig, Fold]:
-    """Change `tensors` to BERT's; return the configuration and what was done."""
-    fold, first = Fold(), family.first_position(values)
+def _first_position(
+    path: epath.Path, family: FamilyFormat, values: JsonObject, tokenizer: Tokenizer
+) -> int:
+    first = family.first_position(values)
     if first and tokenizer.pad_id != first - 1:
         raise ValueError(
             f"{path / CONFIG}: pad_token_id={first - 1}, after which positions are "
             f"counted, but the tokenizer pads with id {tokenizer.pad_id}; use the "
             "tokenizer that belongs to the model."
         )
-    fold.positions(tensors, first)
-    if not (family.has_segments and tokenizer.has_segments):
-        fold.segments(tensors, family, config.hidden_size)
-        config = dataclasses.replace(config, type_vocab_size=1)
-    return config, fold
+    return first
 
 
 def _read_config(
@@ -230,35 +241,3 @@ def _padding_rows(
         for leaf in leaves
         if leaf.target in ROWS_OF_TOKENS and num_rows > num_tokens
     ]
-
-
-def _check_exported(directory: epath.Path, sources: list[JsonObject]) -> None:
-    """Compare files that bert_jax exported with the sha256 in their `conversion.json`.
-
-    No other check detects an altered bit of a tensor.
-
-    Args:
-        sources: path, size and sha256 of each file that was read.
-    """
-    files = read_object_or_empty(directory / RECEIPT).get("files")
-    written = {
-        entry["path"]: entry.get("sha256")
-        for entry in (files if isinstance(files, list) else [])
-        if isinstance(entry, dict) and isinstance(entry.get("path"), str)
-    }
-    # A model card may be removed, but a tokenizer needs all of its files.
-    needed = [
-        name for name in written if is_confined(name) and not name.endswith(".md")
-    ]
-    missing = [name for name in needed if not is_regular_file(directory / name)]
-    read = {entry["path"]: entry["sha256"] for entry in sources}
-    changed = [name for name, sha in read.items() if written.get(name, sha) != sha]
-    if not missing and not changed:
-        return
-    problem = f": {', '.join(changed)} has another sha256 than the export wrote"
-    if missing:
-        problem = f" lacks {', '.join(missing)}, which the export wrote"
-    raise DamagedError(
-        f"{directory}{problem} according to {RECEIPT}; export or copy it again, or "
-        f"remove {RECEIPT} if the change is meant."
-    )
