@@ -86,10 +86,15 @@ def read_embedding(
         FileNotFoundError: a file that `modules.json` names is missing.
         ValueError: a file is damaged.
     """
-    path = directory / MODULES
-    if not path.exists():
-        return _embedding_of_parent(directory.absolute())
-    modules = _read_modules(path)
+    if not (directory / MODULES).exists():
+        directory = directory.absolute()
+        path = directory.parent / MODULES
+        modules = _read_modules(path) if path.exists() else []
+        if directory.name not in [module for _, module in modules]:
+            return None
+        remedy = f"load {directory.parent} to have it"
+        return Embedding(unsupported=f"what {path} lists ({remedy})")
+    modules = _read_modules(directory / MODULES)
     kinds, supported = [kind for kind, _ in modules], [kind for kind, _ in _MODULES]
     if kinds in (supported, supported[:2]):
         return _embedding_of(directory, modules, cased, positions)
@@ -168,24 +173,12 @@ def _prompts(general: JsonObject, path: epath.Path) -> dict[str, str]:
     return prompts
 
 
-def _embedding_of_parent(directory: epath.Path) -> Embedding | None:
-    """Return an unsupported Embedding if the directory is a module of its parent's."""
-    path = directory.parent / MODULES
-    modules = _read_modules(path) if path.exists() else []
-    if directory.name not in [module for _, module in modules]:
-        return None
-    remedy = f"load {directory.parent} to have it"
-    return Embedding(unsupported=f"what {path} lists ({remedy})")
-
-
 def _max_tokens(
     own: JsonObject, tokenizer: JsonObject, positions: int, path: epath.Path
 ) -> int:
     """Return the length to which sentence-transformers cuts a text."""
-    limit = own.get("max_seq_length")
-    if limit is None:
-        limit = _tokenizer_limit(tokenizer)
-    limit = positions if limit is None else limit  # no limit of its own
+    limits = own.get("max_seq_length"), _tokenizer_limit(tokenizer), positions
+    limit = next(limit for limit in limits if limit is not None)
     if type(limit) not in (int, float) or not limit > 2:
         raise ValueError(
             f"{path}: max_seq_length={limit!r:.80} must be a number of tokens greater "
@@ -196,7 +189,7 @@ def _max_tokens(
 
 
 def _tokenizer_limit(tokenizer: JsonObject) -> Any:
-    """Return the length in a tokenizer_config.json; max_len is its name of 2019."""
+    # max_len is its name of 2019.
     return tokenizer.get("model_max_length", tokenizer.get("max_len"))
 
 

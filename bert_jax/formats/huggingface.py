@@ -139,15 +139,10 @@ def _library(family: FamilyFormat, head: str) -> SourceLibrary:
 def _describe_sources(
     root: epath.Path, path: epath.Path, files: list[str]
 ) -> list[JsonObject]:
-    """Return path, size and sha256 of each file that was read.
+    """Return path, size and sha256 of each file that was read below `root`.
 
     Those that bert_jax exported are compared with their `conversion.json`: no other
     check detects an altered bit of a tensor.
-
-    Args:
-        root: the directory that was named.
-        path: the directory with the model's tensors.
-        files: the names of those with tensors.
     """
     names = [*files, *(n for n in (CONFIG, *TOKENIZER_FILES) if (path / n).exists())]
     sources = [os.path.relpath(path / name, root) for name in names]
@@ -175,7 +170,6 @@ def _describe_sources(
 
 
 def _family(path: epath.Path, values: JsonObject) -> tuple[FamilyFormat, str]:
-    """Return the family that config.json names, and transformers' class if it does."""
     names = values.get("architectures")
     named = [n for n in names if isinstance(n, str)] if isinstance(names, list) else []
     with located(path / CONFIG):
@@ -221,11 +215,7 @@ def _read_config(
 def _padding_rows(
     path: epath.Path, leaves: Iterable[Leaf], num_rows: int, tokenizer: Tokenizer
 ) -> list[str]:
-    """Return the rows that belong to no token, as slices of their tensors.
-
-    Raises:
-        ValueError: there are fewer rows than tokens, or more than padding adds.
-    """
+    """Return the rows that belong to no token, as slices of their tensors."""
     num_tokens = tokenizer.vocab_size
     padded = [-(-num_tokens // multiple) * multiple for multiple in _PADDING_MULTIPLES]
     spare = _SPARE_ROWS if tokenizer.kind == "huggingface" else 0

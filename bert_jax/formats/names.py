@@ -74,15 +74,6 @@ def _encoder_names(config: BertConfig) -> Iterator[Name]:
         yield from _layer_norm(f"{ours}/layer_norm", f"{tf1}/output/LayerNorm", width)
 
 
-def _masked_lm_names(config: BertConfig) -> Iterator[Name]:
-    """Names of the masked-LM head; its kernel is the table of token embeddings."""
-    width, tf1 = config.hidden_size, "cls/predictions/transform"
-    yield from _dense("masked_lm/dense", f"{tf1}/dense", width, width)
-    yield from _layer_norm("masked_lm/layer_norm", f"{tf1}/LayerNorm", width)
-    theirs, bias = "cls.predictions.bias", "cls/predictions/output_bias"
-    yield Name("masked_lm/bias", theirs, bias, (config.vocab_size,))
-
-
 def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     """Return the names of every parameter of a model with `config.head`.
 
@@ -98,13 +89,17 @@ def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     if pooler:
         names += _dense("pooler/dense", "bert/pooler/dense", width, width)
     if head in ("pretraining", "masked_lm"):
-        names += _masked_lm_names(config)
+        # The kernel of the output layer is the table of token embeddings.
+        tf1 = "cls/predictions/transform"
+        names += _dense("masked_lm/dense", f"{tf1}/dense", width, width)
+        names += _layer_norm("masked_lm/layer_norm", f"{tf1}/LayerNorm", width)
+        theirs, bias = "cls.predictions.bias", "cls/predictions/output_bias"
+        names.append(Name("masked_lm/bias", theirs, bias, (config.vocab_size,)))
     if head == "pretraining":
-        relationship = "cls.seq_relationship", "cls/seq_relationship/"
-        names += _output("next_sentence/dense", *relationship, width, 2)
+        theirs, tf1 = "cls.seq_relationship", "cls/seq_relationship/"
+        names += _output("next_sentence/dense", theirs, tf1, width, 2)
     elif head not in ("masked_lm", "encoder"):
-        theirs = "classifier", ""
-        if head == "question_answering":
-            theirs = "qa_outputs", "cls/squad/"
-        names += _output("classifier/dense", *theirs, width, num_outputs(config))
+        is_qa = head == "question_answering"
+        theirs, tf1 = ("qa_outputs", "cls/squad/") if is_qa else ("classifier", "")
+        names += _output("classifier/dense", theirs, tf1, width, num_outputs(config))
     return names

@@ -73,8 +73,15 @@ def open_tensors(
         files, tensors = [path.name], open_file(path)
     prefix = _wrapper_prefix(path.parent, [tensor.name for tensor in tensors])
     names = [tensor.name.removeprefix(prefix) for tensor in tensors]
+    renamed: dict[str, Tensor] = {}
     berts = bert_names(names, family, architecture)
-    return files, _by_unique_names(path.parent, tensors, berts), prefix
+    for tensor, name in zip(tensors, berts, strict=True):
+        if renamed.setdefault(name, tensor) is not tensor:
+            raise ValueError(
+                f"{path.parent}: {renamed[name].name} and {tensor.name} are two "
+                "tensors for one parameter; keep one."
+            )
+    return files, renamed, prefix
 
 
 def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
@@ -197,20 +204,6 @@ def bert_names(
     names = [family.rename_to_bert(name, head) for name in names]
     names = [re.sub(r"(?<=\.LayerNorm\.)gamma$", "weight", name) for name in names]
     return [re.sub(r"(?<=\.LayerNorm\.)beta$", "bias", name) for name in names]
-
-
-def _by_unique_names(
-    path: epath.Path, tensors: Sequence[Tensor], names: Sequence[str]
-) -> dict[str, Tensor]:
-    renamed: dict[str, Tensor] = {}
-    for tensor, name in zip(tensors, names, strict=True):
-        if name in renamed:
-            raise ValueError(
-                f"{path}: {renamed[name].name} and {tensor.name} are two tensors for "
-                "one parameter; keep one."
-            )
-        renamed[name] = tensor
-    return renamed
 
 
 def pop_tied_copies(

@@ -139,7 +139,6 @@ def _step(stem: str) -> tuple[int, str]:
 
 
 def _open_checkpoint(prefix: epath.Path) -> tuple[list[str], dict[str, Tensor]]:
-    """Return the names of the files with a checkpoint's tensors, and the tensors."""
     if importlib.util.find_spec("tensorflow") is None:
         raise ValueError(
             f"{prefix} is read by TensorFlow, which is missing; `pip install "
@@ -183,8 +182,7 @@ def _open_checkpoint(prefix: epath.Path) -> tuple[list[str], dict[str, Tensor]]:
 def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
     """Return the configuration, with the head that the tensors have."""
     values = read_object(path)
-    absent = [name for name in SIZES if name not in values]
-    if absent:
+    if absent := [name for name in SIZES if name not in values]:
         raise ValueError(f"{path} lacks {', '.join(absent)}; use the complete file.")
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     head, num_labels = _head(shapes)

@@ -214,11 +214,7 @@ def _require(path: epath.Path, name: str, value: Any, allowed: tuple[Any, ...]) 
 def _settings(
     config: JsonObject, normalizer: JsonObject, limit: int, directory: epath.Path
 ) -> JsonObject:
-    """Return the configuration of our Tokenizer; both files must agree on it.
-
-    Args:
-        normalizer: the one in tokenizer.json; empty if there is no such file.
-    """
+    """Return the configuration of our Tokenizer; both files must agree on it."""
     names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
     configured = {name: config[name] for name in names if config.get(name) is not None}
     cleaning: dict[str, bool] = {}
