@@ -191,11 +191,7 @@ def _unreadable(pattern: str) -> Iterator[str]:
 
 def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]:
     """Return the files of text below a directory; count the others by kind."""
-    files, seen = [], set[str]()
-
-    def count(_: OSError) -> None:
-        skipped[_UNREADABLE] += 1
-
+    files, seen, count = [], set[str](), lambda _: skipped.update([_UNREADABLE])
     for folder, folders, names in os.walk(directory, onerror=count, followlinks=True):
         if (real := os.path.realpath(folder)) in seen:
             folders.clear()  # a link to a directory above would never end
@@ -228,7 +224,6 @@ def _files_below(directory: str, skipped: collections.Counter[str]) -> list[str]
 
 
 def _kind_of_directory(folder: str, names: Sequence[str]) -> str:
-    """Return "tokenizers" or "datasets" if a directory is one, else ""."""
     if _TOKENIZER in names:
         return "tokenizers"
     is_finished = MANIFEST in names and any(map(_SHARD.fullmatch, names))
@@ -256,20 +251,19 @@ def _with_names(sources: list[Source]) -> list[Source]:
         if len(paths) == 1:
             continue
         root = os.path.commonpath([os.path.dirname(path) for path in paths])
-        parts = {path: os.path.relpath(path, root).split(os.sep) for path in paths}
-        ends = collections.Counter(
-            _utf8("/".join(part[-number:]))
-            for part in parts.values()
-            for number in range(1, len(part) + 1)
-        )
-        for path, part in parts.items():
-            shorter = (_utf8("/".join(part[-n:])) for n in range(1, len(part)))
-            unique = (name for name in shorter if ends[name] == 1)
-            names[path] = next(unique, _utf8("/".join(part)))
-    for number, source in enumerate(sources):
-        if name := names.get(os.path.abspath(source.path)):
-            sources[number] = dataclasses.replace(source, name=name)
-    return sources
+        ends = {}
+        for path in paths:
+            parts = os.path.relpath(path, root).split(os.sep)
+            lengths = range(1, len(parts) + 1)
+            ends[path] = [_utf8("/".join(parts[-length:])) for length in lengths]
+        counts = collections.Counter(itertools.chain.from_iterable(ends.values()))
+        for path, names_of in ends.items():
+            unique = (name for name in names_of if counts[name] == 1)
+            names[path] = next(unique, names_of[-1])
+    return [
+        dataclasses.replace(one, name=names.get(os.path.abspath(one.path), one.name))
+        for one in sources
+    ]
 
 
 def _file(path: str, number: int) -> Source:
