@@ -88,11 +88,11 @@ def read_corpus(
         text_report.add("sources without text", int(not len(spans)), source.name)
         if config.deduplicate:
             text_report.text[READ] += len(spans)
+            new = (deduplicator.keep(text, dropped) for text in _texts(path, spans))
             target = folder / f"{number:05d}.fresh.txt"
-            spans = _drop_duplicates(path, spans, target, deduplicator, dropped)
-            if path != source.path:
-                os.remove(path)
-            path = str(target)
+            old, (path, spans) = path, _spool(filter(None, new), target)
+            if old != source.path:
+                os.remove(old)
         else:
             texts.add(path, spans, source.name)
         all_spans.append(spans)
@@ -139,7 +139,6 @@ def _texts(path: str, spans: Spans) -> Iterator[bytes]:
 
 
 def _digest(path: str, spans: Spans) -> bytes:
-    """Return the sha256 of a source's documents."""
     digest = hashlib.sha256()
     for text in _texts(path, spans):
         digest.update(text + b"\n")
@@ -163,10 +162,9 @@ def _read_source(
     if source.in_place and encoding_of_source(source) == "utf-8":
         pieces = read_pieces(source, config.strict)
         return source.path, np.fromiter(find_documents(pieces), _SPAN)
+    if source.holds_records:
+        return _spool(read_records(source, config, dropped), spool)
     with _create(spool) as file:
-        if source.holds_records:
-            records = read_records(source, config, dropped)
-            return str(spool), np.fromiter(_write_records(records, file), _SPAN)
         pieces = _copy(read_pieces(source, config.strict), file)
         return str(spool), np.fromiter(find_documents(pieces), _SPAN)
 
@@ -184,23 +182,15 @@ def _copy(pieces: Iterable[bytes], file: BinaryIO) -> Iterator[bytes]:
         yield piece
 
 
-def _write_records(texts: Iterable[bytes], file: BinaryIO) -> Iterator[tuple[int, int]]:
-    """Write each text and yield its span. Line breaks are only for human readers."""
-    offset = 0
-    for text in texts:
-        file.write(text + b"\n")
-        yield offset, offset + len(text)
-        offset += len(text) + 1
+def _spool(texts: Iterable[bytes], path: Path) -> tuple[str, Spans]:
+    """Write each text; return the file, and their spans there."""
 
+    def write() -> Iterator[tuple[int, int]]:
+        offset = 0
+        for text in texts:
+            file.write(text + b"\n")  # line breaks are only for human readers
+            yield offset, offset + len(text)
+            offset += len(text) + 1
 
-def _drop_duplicates(
-    path: str,
-    spans: Spans,
-    target: Path,
-    deduplicator: Deduplicator,
-    dropped: collections.Counter[str],
-) -> Spans:
-    """Write the new text of a file's documents to `target`; return its spans there."""
-    kept = (deduplicator.keep(text, dropped) for text in _texts(path, spans))
-    with _create(target) as file:
-        return np.fromiter(_write_records(filter(None, kept), file), _SPAN)
+    with _create(path) as file:
+        return str(path), np.fromiter(write(), _SPAN)
