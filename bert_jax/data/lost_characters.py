@@ -105,18 +105,16 @@ class LostCharacters:
         for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
             report.add_unknown(tokenizer, text, ids)
         for lost, counter in sorted(self._lost.items()):
-            if counter.total() > _MIN_FRACTION * self._num_words:
-                self._warn(lost, counter)
+            if counter.total() <= _MIN_FRACTION * self._num_words:
+                continue
+            word, _ = max(counter.items(), key=lambda item: (item[1], item[0]))
+            letters = " ".join(unicodedata.normalize("NFD", word))
+            word = word.upper() if lost == _DOTLESS else word
+            changed = letters if lost == _JAMO else without_marks(word.lower())
+            warnings.warn(
+                f"An uncased vocabulary {lost}, in {counter.total():,} of the first "
+                f"{self._num_words:,} words (first: {self._first[lost]}): {word} "
+                f"becomes {changed}. Use --cased.",
+                stacklevel=2,
+            )
         return report
-
-    def _warn(self, lost: str, counter: collections.Counter[str]) -> None:
-        word, _ = max(counter.items(), key=lambda item: (item[1], item[0]))
-        letters = " ".join(unicodedata.normalize("NFD", word))
-        word = word.upper() if lost == _DOTLESS else word
-        changed = letters if lost == _JAMO else without_marks(word.lower())
-        warnings.warn(
-            f"An uncased vocabulary {lost}, in {counter.total():,} of the first "
-            f"{self._num_words:,} words (first: {self._first[lost]}): {word} becomes "
-            f"{changed}. Use --cased.",
-            stacklevel=2,
-        )

@@ -111,7 +111,6 @@ def _fractions(seed: int, corpus: Corpus, purpose: bytes) -> Float64[np.ndarray,
 def _hashes(
     seed: int, corpus: Corpus, purpose: bytes = b""
 ) -> UInt64[np.ndarray, " N"]:
-    """Return a 64-bit hash of each document's identity."""
     files = corpus.documents.file
     places = np.arange(len(files)) - np.searchsorted(files, files)
     hashes = np.empty(len(files), np.uint64)

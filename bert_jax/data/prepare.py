@@ -211,7 +211,12 @@ def _finish(
                 "with words of the vocabulary, or choose --pairs none."
             )
     except ValueError as error:
-        _remove(output, shards)
+        for shard in shards:
+            (output / shard.name).unlink(missing_ok=True)
+        (output / "tokenizer").rmtree()
+        (output / UNFINISHED).rmtree()
+        with contextlib.suppress(OSError):  # it may hold other files
+            os.rmdir(output)
         raise ValueError(f"output={output}: {error}") from error
     names = [f"tokenizer/{name}" for name in tokenizer.files]
     manifest = plan | {
@@ -223,16 +228,6 @@ def _finish(
     remove_temporaries(output, MANIFEST)  # of a run killed just here
     write_manifest(manifest, output)
     return manifest
-
-
-def _remove(output: epath.Path, shards: Sequence[GrowingShard]) -> None:
-    """Remove all that was written, and the output itself if it is empty."""
-    for shard in shards:
-        (output / shard.name).unlink(missing_ok=True)
-    (output / "tokenizer").rmtree()
-    (output / UNFINISHED).rmtree()
-    with contextlib.suppress(OSError):
-        os.rmdir(output)
 
 
 def _summary(output: epath.Path, manifest: JsonObject) -> str:

@@ -159,7 +159,6 @@ class TextReport:
         return [UNKNOWN]
 
     def _examine(self, tokenizer: Tokenizer, text: str) -> None:
-        """Count the causes of [UNK] in a text."""
         encoding, known = tokenizer.encode(text), self._is_known
         spans = encoding.offsets[encoding.ids == tokenizer.unk_id].tolist()
         for start, end in spans:

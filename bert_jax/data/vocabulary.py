@@ -146,7 +146,6 @@ def _train_wordpiece(
 
 
 def _learn(config: VocabularyConfig, words: Mapping[str, int]) -> list[str]:
-    """Return the tokens of a WordPiece vocabulary."""
     if config.vocab_size == "auto":
         return learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT)
     return learn_pieces(words, config.vocab_size)
@@ -198,11 +197,6 @@ class _WrongSizeError(ValueError):
 def _sentencepiece_model(
     config: VocabularyConfig, sample: Sequence[str], size: int
 ) -> bytes:
-    """Return the file of a vocabulary of sentencepiece.
-
-    Raises:
-        ValueError: the size does not fit the text, or nothing can be learned from it.
-    """
     import sentencepiece  # optional: not needed for WordPiece
 
     sentencepiece.SetMinLogLevel(2)  # errors only; the normalizer logs too

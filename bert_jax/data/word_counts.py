@@ -78,7 +78,6 @@ class WordCounter:
             yield from (word for word, _ in self._pre_tokenizer.pre_tokenize_str(part))
 
     def _flush(self) -> None:
-        """Add what was collected to the words."""
         for text, count in self._raw.items():
             for part in self._split(text, count):
                 self._parts[part] += count

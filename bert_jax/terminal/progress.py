@@ -26,13 +26,7 @@ class Progress:
     def __init__(
         self, unit: str, total: int = 0, tell: Callable[[str], None] = say
     ) -> None:
-        """Start the clock.
-
-        Args:
-            unit: the plural of what is counted.
-            total: their number, about; 0: unknown.
-            tell: takes the lines.
-        """
+        """Count a `unit`, a plural, of which there are about `total` (0: unknown)."""
         self._unit, self._total, self._done = unit, total, 0
         self._tell = tell
         self._start = time.monotonic()

@@ -106,11 +106,7 @@ class LibraryFile:
     def encode(
         self, text: str, mask_token: bool = False
     ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return ids and offsets.
-
-        Args:
-            mask_token: read the name of the mask token as that token.
-        """
+        """Return ids and offsets; with `mask_token`, its name is that token."""
         library = self._library_of_masks if mask_token else self._library
         encoding = library.encode(text, add_special_tokens=False)
         return encoding.ids, encoding.offsets

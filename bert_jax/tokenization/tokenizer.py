@@ -323,7 +323,6 @@ def _check_config(config: object) -> None:
 
 
 def _check_roles(config: JsonObject) -> None:
-    """Check the keys of a tokenizer.json's special tokens."""
     value = config.get(NAMES)
     names = value if isinstance(value, dict) else {}
     valid = names.keys() == set(SPECIAL_TOKENS)
