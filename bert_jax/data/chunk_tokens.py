@@ -1,7 +1,6 @@
 """The tokens of a chunk's documents, and a report of what happened to their text."""
 
 import bisect
-import dataclasses
 import itertools
 import sys
 from collections.abc import Sequence
@@ -18,27 +17,20 @@ from bert_jax.tokenization import Tokenizer
 _SPANS_PER_ROW, _MIN_SPAN = 4, 8
 
 
-@dataclasses.dataclass(frozen=True)
-class ChunkTokens:
-    """The tokens of a chunk, one document after another."""
-
-    tokens: Int32[np.ndarray, " M"]
-    documents: list[list[int]]
-    """The bounds of each document's sentences."""
-    report: TextReport
-    """Each place in it is the index of a file, the offset of a document there, and the
-    index of a line of that: numbers with zeros before them, so that places sort."""
-
-
 def read_tokens(
     documents: Documents,
     config: PrepareConfig,
     files: Sequence[str],
     tokenizer: Tokenizer,
-) -> ChunkTokens:
+) -> tuple[Int32[np.ndarray, " M"], list[list[int]], TextReport]:
     """Read, split and tokenize documents; leave out those without a token.
 
     If pairs are made, a sentence that is longer than a row is divided.
+
+    Returns:
+        The tokens of all documents; the bounds of each document's sentences; a report.
+        A place in it is the index of a file, the offset of a document there, and the
+        index of a line of that: numbers with zeros before them, so that places sort.
     """
     report, bounds = TextReport(), list[list[int]]()
     pieces = [np.empty(0, np.int32)]
@@ -61,7 +53,7 @@ def read_tokens(
             f"the tokenizer gave id {largest}, but has {tokenizer.vocab_size} ids."
         )
     report.add_lengths("document_tokens", (ends[-1] - ends[0] for ends in bounds))
-    return ChunkTokens(tokens, bounds, report)
+    return tokens, bounds, report
 
 
 def _line_of(text: str, sample: str) -> int:

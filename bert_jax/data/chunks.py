@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
-from jaxtyping import Int64, Integer, Shaped
+from jaxtyping import Int64, Shaped
 
 from bert_jax.config import PrepareConfig
 from bert_jax.data.chunk_tokens import read_tokens
@@ -156,20 +156,24 @@ def write_chunk(
 
     The result holds the number of rows, their sha256, and counts for the manifest.
     """
-    text = read_tokens(chunk.documents, config, files, tokenizer)
+    tokens, bounds, report = read_tokens(chunk.documents, config, files, tokenizer)
     rng, short = np.random.default_rng(chunk.seed), config.short_sequence_probability
-    pairs = make_pairs(text.documents, config.sequence_length, short, rng, config.pairs)
-    rows = _rows_of(text.tokens, pairs, config, tokenizer)
+    pairs = make_pairs(bounds, config.sequence_length, short, rng, config.pairs)
+    width = pairs.longest if config.pack else config.sequence_length
+    dtype, pad_id = row_dtype(width, tokenizer.vocab_size), tokenizer.pad_id
+    rows = build_rows(tokens, pairs, dtype, tokenizer.cls_id, tokenizer.sep_id, pad_id)
+    if config.pack:
+        rows = pack_pairs(rows, dtype_of(config, tokenizer), pad_id)
     output = epath.Path(config.output)
     content = rows.view(np.uint8).data
     atomic_write(chunk_file(output, chunk, "rows"), content)
-    counts, report = _count(config, pairs, rows), text.report
+    counts = _count(config, pairs, rows)
     report.dropped.update(pairs.dropped)
     report.text["pairs"] = counts["pairs"]
     report.text[RANDOM] = counts.get("random_pairs", 0)
     report.text[PADDING] = counts["padding"]
     report.text["positions"] = counts["tokens"] + counts["padding"]
-    report.text[CUT] = len(text.tokens) - pairs.num_covered(len(text.tokens))
+    report.text[CUT] = len(tokens) - pairs.num_covered(len(tokens))
     sizes = {
         "documents": report.document_tokens.total(),
         "sentences": report.sentence_tokens.total(),
@@ -182,22 +186,6 @@ def write_chunk(
     }
     write_json(result, chunk_file(output, chunk, "json"))
     return result
-
-
-def _rows_of(
-    tokens: Integer[np.ndarray, " M"],
-    pairs: PairSpans,
-    config: PrepareConfig,
-    tokenizer: Tokenizer,
-) -> Shaped[np.ndarray, " N"]:
-    """Return the rows of pairs; they are packed from rows as wide as the longest."""
-    width = pairs.longest if config.pack else config.sequence_length
-    dtype = row_dtype(width, tokenizer.vocab_size)
-    cls_id, sep_id, pad_id = tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id
-    rows = build_rows(tokens, pairs, dtype, cls_id, sep_id, pad_id)
-    return (
-        pack_pairs(rows, dtype_of(config, tokenizer), pad_id) if config.pack else rows
-    )
 
 
 def chunk_file(output: epath.Path, chunk: Chunk, suffix: str) -> epath.Path:
@@ -278,8 +266,7 @@ class GrowingShard:
                 self._rows += result["rows"]
             elif read_rows(chunk_file(output, chunk, "rows"), result, size) is None:
                 continue
-            self._record(chunk, result)
-        self._append_finished()
+            self.add(chunk, result)
 
     @property
     def _end(self) -> int:
@@ -289,14 +276,8 @@ class GrowingShard:
 
     def add(self, chunk: Chunk, result: JsonObject) -> None:
         """Record a finished chunk, and append rows while the next chunk is finished."""
-        self._record(chunk, result)
-        self._append_finished()
-
-    def _record(self, chunk: Chunk, result: JsonObject) -> None:
         self.text.update(TextReport.from_json(result["text"]))
         self.results[chunk.name] = {**result, "text": None}  # added up: save memory
-
-    def _append_finished(self) -> None:
         while self._waiting and self._waiting[0].name in self.results:
             chunk = self._waiting.popleft()
             result = self.results[chunk.name]

@@ -115,8 +115,11 @@ def _next_sentences(
         middle = _split_point(begin, end, rng)
         first = bounds[begin], bounds[middle]
         if len(documents) > 1 and (middle == end or rng.random() < 0.5):
-            length = target - (first[1] - first[0])
-            yield *first, *_random_segment(documents, index, length, rng), 1
+            drawn = int(rng.random() * (len(documents) - 1))
+            other = documents[drawn + (drawn >= index)]
+            start = int(rng.random() * (len(other) - 1))
+            stop = _reach(other, start, target - (first[1] - first[0]))
+            yield *first, other[start], other[stop], 1
             begin = middle  # put the unused sentences back
             continue
         if middle < end:
@@ -182,19 +185,6 @@ def _reach(bounds: Sequence[int], begin: int, length: int) -> int:
     """
     end = bisect.bisect_left(bounds, bounds[begin] + length, begin + 1)
     return min(end, len(bounds) - 1)
-
-
-def _random_segment(
-    documents: Sequence[Sequence[int]],
-    index: int,
-    length: int,
-    rng: np.random.Generator,
-) -> tuple[int, int]:
-    """Return a segment of about `length` tokens of a document other than `index`."""
-    drawn = int(rng.random() * (len(documents) - 1))
-    bounds = documents[drawn + (drawn >= index)]
-    start = int(rng.random() * (len(bounds) - 1))
-    return bounds[start], bounds[_reach(bounds, start, length)]
 
 
 def _truncate(
