@@ -75,7 +75,16 @@ def write_sentencepiece(
         ValueError: the model has a setting that models of bert_jax never have.
     """
     charsmap, types = read_model(tokenizer.files[MODEL])
-    library, strings = _build(tokenizer, types), probe_strings(tokenizer)
+    strings = probe_strings(tokenizer)
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    model = _unigram if tokenizer.kind == "unigram" else _bpe
+    library = HuggingFaceTokenizer(model(tokenizer, tokens, types))
+    library.pre_tokenizer = pre_tokenizers.Metaspace(
+        replacement=_SPACE, prepend_scheme="first", split=False
+    )
+    library.decoder = decoders.Metaspace(replacement=_SPACE, prepend_scheme="first")
+    library.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL_TOKENS])
+    library.post_processor = template(tokenizer)
     candidates = []
     for normalizer in _normalizers(charsmap):
         library.normalizer = normalizer
@@ -148,20 +157,6 @@ def _normalizers(charsmap: bytes) -> Iterator[normalizers.Normalizer]:
         removed = normalizers.Replace("\1", "")
         yield normalizers.Sequence([separated, rules, removed, *spaces])
     yield normalizers.Sequence([rules, *spaces])
-
-
-def _build(tokenizer: Tokenizer, types: list[int]) -> HuggingFaceTokenizer:
-    """Return the library's tokenizer with the same pieces, without a normalizer."""
-    model = _unigram if tokenizer.kind == "unigram" else _bpe
-    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
-    library = HuggingFaceTokenizer(model(tokenizer, tokens, types))
-    library.pre_tokenizer = pre_tokenizers.Metaspace(
-        replacement=_SPACE, prepend_scheme="first", split=False
-    )
-    library.decoder = decoders.Metaspace(replacement=_SPACE, prepend_scheme="first")
-    library.add_special_tokens([AddedToken(t, special=True) for t in SPECIAL_TOKENS])
-    library.post_processor = template(tokenizer)
-    return library
 
 
 def _unigram(

@@ -121,8 +121,15 @@ def open_file(path: epath.Path) -> list[Tensor]:
         ValueError: it is not a complete safetensors file.
     """
     require_regular_file(path)
-    with path.open("rb") as start:
-        _require_safetensors(path, start.read(9))
+    with path.open("rb") as opened:
+        start = opened.read(9)
+    if start[8:] != b"{":
+        problem = "not a safetensors file: no header begins at byte 8; fetch it again."
+        if start.startswith((b"PK\x03\x04", b"\x80")):
+            problem = _PICKLE
+        elif start.startswith(b"version "):
+            problem = "a Git LFS pointer; fetch it by `git lfs pull`."
+        raise ValueError(f"{path} is {problem}")
     try:
         file = _open(path)
     except SafetensorError as error:
@@ -142,19 +149,6 @@ def open_file(path: epath.Path) -> list[Tensor]:
         shape = tuple(entry.get_shape())
         tensors.append(Tensor(path, name, shape, dtype, file.get_tensor))
     return tensors
-
-
-def _require_safetensors(path: epath.Path, start: bytes) -> None:
-    """Raise ValueError if a file that begins with `start` is of another format."""
-    if start[8:] == b"{":
-        return
-    if start.startswith((b"PK\x03\x04", b"\x80")):
-        raise ValueError(f"{path} is {_PICKLE}")
-    if start.startswith(b"version "):
-        raise ValueError(f"{path} is a Git LFS pointer; fetch it by `git lfs pull`.")
-    raise ValueError(
-        f"{path} is not a safetensors file: no header begins at byte 8; fetch it again."
-    )
 
 
 def _open(path: epath.Path) -> safe_open:

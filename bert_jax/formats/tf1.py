@@ -119,18 +119,15 @@ def find_prefix(path: epath.Path) -> epath.Path:
         raise FileNotFoundError(
             f"{path} holds no *{INDEX} file; name a directory with {RELEASED}{INDEX}."
         )
-    for stem in (RELEASED, _newest(path / "checkpoint")):
+    # TensorFlow's file `checkpoint` may name a directory on another machine.
+    latest = path / "checkpoint"
+    text = latest.read_bytes().decode(errors="replace") if latest.exists() else ""
+    match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
+    newest = match[1].replace("\\", "/").split("/")[-1] if match else ""
+    for stem in (RELEASED, newest):
         if stem in stems:
             return path / stem
     return path / max(stems, key=_step)
-
-
-def _newest(path: epath.Path) -> str:
-    """Return the newest checkpoint according to TensorFlow's file `checkpoint`."""
-    text = path.read_bytes().decode(errors="replace") if path.exists() else ""
-    match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
-    # The file may name a directory on the machine that trained the model.
-    return match[1].replace("\\", "/").split("/")[-1] if match else ""
 
 
 def _step(stem: str) -> tuple[int, str]:

@@ -187,7 +187,14 @@ def _pair_template(processor: JsonObject, names: dict[str, str]) -> tuple[int, b
             "RoBERTa do; only such tokenizers can be imported."
         )
     short = {names["[CLS]"]: "c", names["[SEP]"]: "s"}
-    single, pair = (_template(processor.get(n, []), short) for n in ("single", "pair"))
+    single, pair = (
+        " ".join(
+            f"{short.get(part['id'], part['id'])}:{part['type_id']}"
+            for item in processor.get(name, [])
+            for part in item.values()
+        )
+        for name in ("single", "pair")
+    )
     if single != "c:0 A:0 s:0" or pair not in _PAIRS:
         raise ValueError(
             f"its post_processor makes {single!r} of a text and {pair!r} of a pair, "
@@ -195,14 +202,6 @@ def _pair_template(processor: JsonObject, names: dict[str, str]) -> tuple[int, b
             f"{', '.join(map(repr, _PAIRS))} can be imported."
         )
     return _PAIRS[pair]
-
-
-def _template(items: list[JsonObject], short: dict[str, str]) -> str:
-    """Return a template as the names of its parts with their segments."""
-    parts = [part for item in items for part in item.values()]
-    return " ".join(
-        f"{short.get(part['id'], part['id'])}:{part['type_id']}" for part in parts
-    )
 
 
 def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None:

@@ -164,20 +164,15 @@ def _check_tokenizer_json(content: JsonObject, path: epath.Path) -> JsonObject:
     _require(path, "post_processor.type", kind, kinds)
     if kind == "TemplateProcessing":
         for field, expected in (("single", SINGLE), ("pair", PAIR)):
-            value = _format_template(parts["post_processor"][field])
+            value = " ".join(
+                f"{'$' * (name == 'Sequence')}{part['id']}:{part['type_id']}"
+                for item in parts["post_processor"][field]
+                for name, part in item.items()
+            )
             _require(path, f"post_processor.{field}", value, (expected,))
     if not isinstance(content["model"], dict):
         raise ValueError(f"{path}: the model must be an object; fetch the file again.")
     return parts["normalizer"]
-
-
-def _format_template(items: list[JsonObject]) -> str:
-    """Return a template in the notation of TemplateProcessing, for example `$A:0`."""
-    return " ".join(
-        f"{'$' * (kind == 'Sequence')}{part['id']}:{part['type_id']}"
-        for item in items
-        for kind, part in item.items()
-    )
 
 
 def _check_config(config: JsonObject, path: epath.Path) -> None:
