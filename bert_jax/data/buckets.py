@@ -22,13 +22,8 @@ def assign_buckets(
 ) -> Int64[np.ndarray, " N"]:
     """Return the length that each row is padded to; it depends on that row alone.
 
-    Args:
-        lengths: tokens in each row, including [CLS] and [SEP].
-        max_length: tokens that the model accepts; no row is padded to more.
-        boundaries: the lengths to choose from, ascending.
-
-    Raises:
-        ValueError: a row is longer than `max_length`.
+    Raise ValueError if a row is longer than `max_length`, the tokens that the model
+    accepts. `lengths` are in tokens, [CLS] and [SEP] included; `boundaries` ascend.
     """
     too_long = np.flatnonzero(lengths > max_length)
     if len(too_long):

@@ -104,11 +104,8 @@ def divide(
 ) -> list[Int32[np.ndarray, " _"]]:
     """Divide a sentence into spans that end at word starts, where there are any.
 
-    A span has at most a quarter of `limit` tokens, so that a row has several.
-
-    Args:
-        continues_word: for each token of the vocabulary, whether it continues a word.
-        limit: the most tokens of a pair.
+    A span has at most a quarter of `limit`, the most tokens of a pair, so that a row
+    has several. `continues_word` is of each token of the vocabulary.
     """
     size = max(-(-limit // _SPANS_PER_ROW), min(limit, _MIN_SPAN))
     starts = [0, *np.flatnonzero(~continues_word[tokens]).tolist()]

@@ -78,9 +78,7 @@ def plan_chunks(
 
     Training makes one or more passes over its documents. Each pass has its own shuffle
     and its own chunks, so no chunk holds a document twice. Validation makes one pass.
-
-    Raises:
-        ValueError: there are too few documents.
+    Raise ValueError if there are too few documents.
     """
     where, documents = " ".join(config.input), corpus.documents
     if not len(documents):

@@ -68,11 +68,8 @@ def read_corpus(
 ) -> Corpus:
     """Index every document of the sources, in order; spool to `folder`.
 
-    Report the progress every `report_seconds`.
-
-    Raises:
-        ValueError: a source is damaged or lacks what the configuration names; it is
-            not UTF-8 and `config.strict` is set.
+    Report the progress every `report_seconds`. Raise ValueError if a source is damaged
+    or lacks what the configuration names, or, with `config.strict`, is not UTF-8.
     """
     all_spans, files, descriptions = [], [], []
     dropped = (text_report := TextReport()).dropped

@@ -45,9 +45,7 @@ def passes(
     If documents are to be used 2.3 times, a hash selects three in ten that are used
     three times; the others are used twice. The uses of a document are spread evenly
     over the passes from a hashed start, so that all passes have a similar mixture.
-
-    Raises:
-        ValueError: a pass has too few documents.
+    Raise ValueError if a pass has too few documents.
     """
     total = num_passes(config)
     uses = _uses(config)[corpus.inputs]
@@ -77,10 +75,8 @@ def held_out(config: PrepareConfig, corpus: Corpus) -> Bool[np.ndarray, " N"]:
 
     The split of a document depends only on the seed, its source name and its index
     among those of its source that are no duplicates, and not on the rest of the corpus;
-    where the fraction chooses fewer than two, a line says that it does.
-
-    Raises:
-        ValueError: there are too few documents for two splits.
+    where the fraction chooses fewer than two, a line says that it does. Raise
+    ValueError if there are too few documents for two splits.
     """
     count, fraction = len(corpus.documents), config.validation_fraction
     if not fraction:

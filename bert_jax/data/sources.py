@@ -307,11 +307,8 @@ def read_pieces(
 
     Only lines longer than a piece may be split. Text in UTF-16 or UTF-32, which a byte
     order mark tells, becomes UTF-8; unless `strict`, what cannot be decoded becomes a
-    byte that UTF-8 does not have.
-
-    Raises:
-        ValueError: a file is damaged, or not what its name says; the text is `strict`,
-            but not in its encoding.
+    byte that UTF-8 does not have. Raise ValueError if a file is damaged, or not what
+    its name says, or if the text is `strict`, but not in its encoding.
     """
     encoding = encoding_of_source(source)
     documentation = source.kind == "documentation"

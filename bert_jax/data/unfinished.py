@@ -69,10 +69,8 @@ def workspace(output: epath.Path) -> Iterator[Path]:
 
     At the end the folder is removed, with those of its parents that did not exist
     before and are empty. A finished dataset is only read, so it needs no lock, and each
-    process has a folder of its own, elsewhere if the dataset is read-only.
-
-    Raises:
-        FileExistsError: another process is writing the output.
+    process has a folder of its own, elsewhere if the dataset is read-only. Raise
+    FileExistsError if another process is writing the output.
     """
     if (output / MANIFEST).exists():
         place = output if os.access(output, os.W_OK) else None

@@ -25,12 +25,9 @@ def read_added_tokens(
 ) -> list[JsonObject]:
     """Return the entries of a Tokenizer's configuration, in order of ids.
 
-    Args:
-        tokenizer: the tokenizer of the vocabulary alone.
-        files: the content of each file that may name added tokens, by its path.
-
-    Raises:
-        ValueError: an entry is malformed, two disagree, or an id cannot be kept.
+    Raise ValueError if an entry is malformed, two disagree, or an id cannot be kept.
+    The `tokenizer` is of the vocabulary alone; `files` are the contents that may name
+    added tokens, by path.
     """
     flags_of: dict[str, JsonObject] = {}
     id_of: dict[str, int] = {}

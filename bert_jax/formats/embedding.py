@@ -44,10 +44,8 @@ _MODE_OF_FLAG = {
 def model_directory(root: epath.Path) -> epath.Path:
     """Return the directory of the model's own files.
 
-    That is `root`, or the directory of the first module in its `modules.json`.
-
-    Raises:
-        ValueError: that file is damaged, or names a directory outside of `root`.
+    That is `root`, or the directory of the first module in its `modules.json`. Raise
+    ValueError if that file is damaged, or names a directory outside of `root`.
     """
     if (root / "config.json").exists() or not (root / MODULES).exists():
         return root
@@ -207,11 +205,7 @@ def stated_length(root: epath.Path) -> int:
 def write_embedding(
     embedding: Embedding, directory: epath.Path, config: BertConfig
 ) -> None:
-    """Write the files with which sentence-transformers makes the same vectors.
-
-    Args:
-        directory: the directory with the model's tensors.
-    """
+    """Write the files with which sentence-transformers makes the same vectors."""
     listed = []
     for i, (kind, path) in enumerate(_MODULES if embedding.normalize else _MODULES[:2]):
         cls = f"sentence_transformers.models.{kind}"

@@ -142,11 +142,7 @@ class FamilyFormat:
         return others | ({"ForPreTraining": "encoder"} if self.own_head else {})
 
     def first_position(self, values: JsonObject) -> int:
-        """Return the row of the position table that belongs to the first token.
-
-        Args:
-            values: the content of config.json.
-        """
+        """Return the row of the position table that belongs to the first token."""
         if not self.positions_after_padding:
             return 0
         padding = values.get("pad_token_id", 1)
@@ -285,11 +281,7 @@ OTHER_MODELS = {
 
 
 def family_of(values: JsonObject) -> FamilyFormat:
-    """Return the family of a config.json.
-
-    Raises:
-        ValueError: it is another model than BERT.
-    """
+    """Return the family of a config.json; raise ValueError if it is no BERT."""
     name = values.get("model_type", "bert")
     if isinstance(name, str) and name in FAMILIES:
         return FAMILIES[name]

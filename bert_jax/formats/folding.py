@@ -106,11 +106,7 @@ def unfold(
 ) -> dict[str, Float32[np.ndarray, "..."]]:
     """Return the parameters of a family, by our paths, with all rows of its tables.
 
-    A row that was never stored is zeros.
-
-    Args:
-        params: our parameters by their paths.
-        unused: what an import put aside.
+    A row that was never stored is zeros. `unused` is what an import put aside.
     """
     values = dict(params)
     for path in (*ROWS_OF_TOKENS, SEGMENTS):

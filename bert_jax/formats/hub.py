@@ -36,11 +36,9 @@ def parse_name(name: str) -> tuple[str, str]:
 def download(name: str) -> epath.Path:
     """Download a model; return its directory in the cache of the hub's library.
 
-    Only safetensors, configuration, vocabulary and the model card are downloaded.
-
-    Raises:
-        ValueError: the name is malformed, the model cannot be downloaded, or it has no
-            safetensors.
+    Only safetensors, configuration, vocabulary and the model card are downloaded. Raise
+    ValueError if the name is malformed, the model cannot be downloaded, or it has no
+    safetensors.
     """
     repository, revision = parse_name(name)
     try:

@@ -198,11 +198,7 @@ def read_parameters(
 
 
 def abbreviate(items: Sequence[str], separator: str = ", ", verb: str = "") -> str:
-    """Return the first few items, and the number of all if there are more.
-
-    Args:
-        verb: follows the number.
-    """
+    """Return the first items, and the number of all, then `verb`, if there are more."""
     total = [f"{len(items)} in all{verb}"] if len(items) > _MAX_LISTED else []
     return separator.join([*items[:_MAX_LISTED], *total])
 

@@ -66,13 +66,9 @@ def write_sentencepiece(
 ) -> TokenizerDifferences:
     """Write a unigram or BPE tokenizer as transformers reads it, and its model.
 
-    The normalizer with the fewest differences is written.
-
-    Args:
-        limits: `model_max_length` and `model_input_names`.
-
-    Raises:
-        ValueError: the model has a setting that models of bert_jax never have.
+    The normalizer with the fewest differences is written. `limits` are
+    `model_max_length` and `model_input_names`. Raise ValueError if the model has a
+    setting that models of bert_jax never have.
     """
     charsmap, types = read_model(tokenizer.files[MODEL])
     strings = probe_strings(tokenizer)
@@ -191,9 +187,7 @@ def read_model(content: bytes) -> tuple[bytes, list[int]]:
     """Return the normalizer's rules and the type of each piece of a model.
 
     The package's own protobuf classes need a newer protobuf than TensorFlow allows.
-
-    Raises:
-        ValueError: a setting or a type of piece cannot be exported.
+    Raise ValueError if a setting or a type of piece cannot be exported.
     """
     messages = _fields(content)
     types = [dict(_fields(value)).get(3, _NORMAL) for n, value in messages if n == 1]
@@ -226,10 +220,8 @@ def _fields(content: bytes) -> list[tuple[int, Any]]:
 def read_sentencepiece(directory: epath.Path) -> Tokenizer | None:
     """Return the tokenizer that `write_sentencepiece` wrote, with the same bytes.
 
-    None if the directory holds no such tokenizer.
-
-    Raises:
-        ValueError: the files are damaged, or tokenizer.json has another vocabulary.
+    None if the directory holds no such tokenizer. Raise ValueError if the files are
+    damaged, or tokenizer.json has another vocabulary.
     """
     path = directory / MODEL
     config = read_object_or_empty(directory / CONFIG) if path.exists() else {}

@@ -205,10 +205,8 @@ def pop_tied_copies(
 ) -> list[tuple[str, str]]:
     """Remove the copies of tied tensors; return the names of original and copy.
 
-    If only the copy is stored, it takes the place of the original.
-
-    Raises:
-        ValueError: a copy differs from its original.
+    If only the copy is stored, it takes the place of the original. Raise ValueError if
+    a copy differs from its original.
     """
     copies = []
     for name, original in TIED.items():

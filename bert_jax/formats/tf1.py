@@ -99,10 +99,8 @@ def is_tf1(path: epath.Path) -> bool:
 def find_prefix(path: epath.Path) -> epath.Path:
     """Return the prefix of the checkpoint that `path` names.
 
-    In a directory, this is the released checkpoint, or else the newest one.
-
-    Raises:
-        FileNotFoundError: there is none.
+    In a directory, this is the released checkpoint, or else the newest one. Raise
+    FileNotFoundError if there is none.
     """
     if not path.is_dir():
         prefix = path.with_name(_SUFFIX.sub("", path.name))

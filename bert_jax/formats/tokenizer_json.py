@@ -55,13 +55,9 @@ def read_tokenizer_json(
 ) -> Tokenizer:
     """Return the tokenizer of a directory's tokenizer.json, which is kept as it is.
 
-    Args:
-        content: the object in tokenizer.json.
-        settings: the objects in the files that may name the special tokens, in order.
-
-    Raises:
-        ValueError: the library refuses the file, it has no template of BERT's kind, two
-            files disagree, or nothing says which token has a role.
+    Raise ValueError if the library refuses its `content`, it has no template of BERT's
+    kind, two files disagree, or nothing says which token has a role. `settings` are the
+    objects in the files that may name the special tokens, in order.
     """
     path = directory / TOKENIZER_JSON
     with located(path):
@@ -221,11 +217,9 @@ def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None
 def write_files(
     tokenizer: Tokenizer, content: bytes, config: JsonObject, directory: epath.Path
 ) -> None:
-    """Write the vocabulary, tokenizer.json and tokenizer_config.json.
+    """Write the vocabulary, the `content` of tokenizer.json, and tokenizer_config.json.
 
-    Args:
-        content: the content of tokenizer.json.
-        config: the keys of tokenizer_config.json that not every tokenizer has.
+    `config` has the keys of the latter that not every tokenizer has.
     """
     names = tokenizer.special_names.items()
     config = config | {KEY_OF_ROLE[role]: name for role, name in names}

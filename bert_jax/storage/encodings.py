@@ -57,11 +57,8 @@ _CONTROLS = bytes({*range(32)} - {*b"\t\n\v\f\r\x1b"})
 def encoding_of(head: bytes, name: str) -> str:
     """Return the encoding that a byte order mark names; "utf-8" without one.
 
-    Args:
-        head: the first HEAD_BYTES of a file.
-
-    Raises:
-        ValueError: they are no text, or text in UTF-16 or UTF-32 without a mark.
+    Raise ValueError if `head`, the first HEAD_BYTES of a file, is no text, or text in
+    UTF-16 or UTF-32 without a mark.
     """
     for mark, encoding in _MARKS.items():
         if head.startswith(mark):

@@ -7,13 +7,9 @@ from typing import IO
 def lock_file(file: IO[str], output: str | os.PathLike[str]) -> None:
     """Lock an open file, until it is closed or the process ends.
 
-    On a file system without locks, and on Windows, nothing is locked.
-
-    Args:
-        output: what the process writes, for the message.
-
-    Raises:
-        FileExistsError: another process has locked the file, or has removed it.
+    On a file system without locks, and on Windows, nothing is locked. Raise
+    FileExistsError if another process, which writes the `output`, has locked the file
+    or has removed it.
     """
     try:
         import fcntl

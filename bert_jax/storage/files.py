@@ -175,11 +175,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> None:
-    """Write a file completely or not at all.
-
-    Raises:
-        OSError: it cannot be written; the message names the path and a remedy.
-    """
+    """Write a file completely, or raise OSError with its path and a remedy."""
     with (
         atomic_file(path) as temporary,
         name_path_in_errors(path),
@@ -197,10 +193,8 @@ def write_lines(lines: Iterable[str], path: Path) -> None:
 def remove_temporaries(directory: str | os.PathLike[str], name: str = "") -> None:
     """Remove what killed processes left of `atomic_file` in a local directory.
 
-    Call this only where no other process writes there.
-
-    Args:
-        name: of the one file whose temporaries are removed; "": all files.
+    Call this only where no other process writes there. With `name`, only the
+    temporaries of that file are removed.
     """
     pattern = (re.escape(name) if name else ".+") + r"\.[0-9a-f]{8}\.tmp"
     for entry in Path(directory).iterdir():

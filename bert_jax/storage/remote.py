@@ -23,11 +23,7 @@ from bert_jax.terminal.messages import say
 
 
 def open_directory(path: str | os.PathLike[str]) -> epath.Path:
-    """Return the path.
-
-    Raises:
-        ValueError: it is in a bucket that cannot be reached, or begins with ~.
-    """
+    """Return the path; raise ValueError if it begins with ~ or cannot be reached."""
     require_no_tilde(path)
     try:
         directory = epath.Path(path)

@@ -27,10 +27,8 @@ SETTLED_SECONDS = 2.0
 def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     """Compare the files of a local directory with their entries, unless recorded.
 
-    Concurrent processes wait for the one that hashes.
-
-    Raises:
-        DamagedError: a file is missing or altered.
+    Concurrent processes wait for the one that hashes. Raise DamagedError if a file is
+    missing or altered.
     """
     check_entries(root, entries)
     with _locked_record(root) as record:

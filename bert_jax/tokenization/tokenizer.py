@@ -186,10 +186,8 @@ class Tokenizer:
     def encode(self, text: str, mask_token: bool = False) -> Encoding:
         """Return the tokens of `text` with their offsets, without [CLS] and [SEP].
 
-        Args:
-            mask_token: encode each `mask_token`, such as "[MASK]", in the text as the
-                special token. If not set, it is plain text and never becomes a special
-                id.
+        With `mask_token`, each name of it in the text, such as "[MASK]", is the special
+        token. Else it is plain text and never becomes a special id.
         """
         if isinstance(self._backend, LibraryFile):
             encoded, places = self._backend.encode(text, mask_token)
