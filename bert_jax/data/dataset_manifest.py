@@ -41,7 +41,14 @@ def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
             for name in names.split():
                 valid = type(manifest.get(name)) is kind
                 require(valid, f"{name} is missing or wrong")
-        _check_row(manifest)
+        dtype, length = dtype_from_json(manifest["row"]), manifest["sequence_length"]
+        (width,) = dtype["tokens"].shape
+        problem = f"sequence_length={length}, but its rows have {width} tokens"
+        require(length == width, problem)
+        size, pairs = manifest["vocab_size"], manifest["pairs"]
+        fits = row_dtype(length, size)["tokens"].base == dtype["tokens"].base
+        require(size > 0 and fits, f"vocab_size={size} does not fit its rows")
+        require(pairs in ("nsp", "sop", "none"), f"pairs={pairs!r:.80} is not known")
         tokenizer = manifest["tokenizer"]
         fingerprint = tokenizer.get("fingerprint")
         require(isinstance(fingerprint, str), "the tokenizer has no fingerprint")
@@ -62,17 +69,6 @@ def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
 
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
-
-
-def _check_row(manifest: JsonObject) -> None:
-    dtype, length = dtype_from_json(manifest["row"]), manifest["sequence_length"]
-    (width,) = dtype["tokens"].shape
-    problem = f"sequence_length={length}, but its rows have {width} tokens"
-    require(length == width, problem)
-    vocab_size, pairs = manifest["vocab_size"], manifest["pairs"]
-    fits = row_dtype(length, vocab_size)["tokens"].base == dtype["tokens"].base
-    require(vocab_size > 0 and fits, f"vocab_size={vocab_size} does not fit its rows")
-    require(pairs in ("nsp", "sop", "none"), f"pairs={pairs!r:.80} is not known")
 
 
 def _check_counts(manifest: JsonObject) -> None:
