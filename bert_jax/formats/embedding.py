@@ -127,29 +127,24 @@ def _embedding_of(
         unsupported.append(f"pooling by {' and '.join(modes)}")
     pooling: Pooling = "cls" if modes == ["cls"] else "mean"
     prompts = _prompts(general, directory / GENERAL_CONFIG)
+    max_tokens = _max_tokens(own, tokenizer, positions, directory)
+    similarity: Similarity | None = general.get("similarity_fn_name")
+    if similarity not in (None, *get_args(Similarity)):
+        raise ValueError(
+            f"{directory / GENERAL_CONFIG}: similarity_fn_name={similarity!r:.80} must "
+            f"be one of {', '.join(get_args(Similarity))}; correct the file."
+        )
     return Embedding(
         pooling,
         normalize=len(modules) == len(_MODULES),
         unsupported=" and ".join([*unsupported, *others]),
-        max_tokens=_max_tokens(own, tokenizer, positions, directory),
+        max_tokens=max_tokens,
         prompt_names=tuple(prompts),
         prompt_texts=tuple(prompts.values()),
         default_prompt=general.get("default_prompt_name") or "",
         pool_prompt=pool_prompt,
-        similarity=_similarity(general, directory / GENERAL_CONFIG),
+        similarity=similarity or "cosine",  # as in the library
     )
-
-
-def _similarity(general: JsonObject, path: epath.Path) -> Similarity:
-    """Return how vectors are compared; cosine, as in the library, if it is not said."""
-    name: Similarity | None = general.get("similarity_fn_name")
-    known = get_args(Similarity)
-    if name is not None and name not in known:
-        raise ValueError(
-            f"{path}: similarity_fn_name={name!r:.80} must be one of "
-            f"{', '.join(known)}; correct the file."
-        )
-    return name or "cosine"
 
 
 def _prompts(general: JsonObject, path: epath.Path) -> dict[str, str]:

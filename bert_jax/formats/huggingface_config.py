@@ -24,20 +24,12 @@ ACTIVATIONS = {
 """Our names by transformers' names: `gelu` uses the error function, `gelu_new` its
 approximation by tanh. `quick_gelu` is another function, so it is absent."""
 SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
+    "vocab_size hidden_size num_hidden_layers num_attention_heads intermediate_size "
+    "max_position_embeddings type_vocab_size"
+).split()
 RATES = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "initializer_range",
-    "layer_norm_eps",
-)
+    "hidden_dropout_prob attention_probs_dropout_prob initializer_range layer_norm_eps"
+).split()
 SUPPORTED_VALUES = {
     "position_embedding_type": "absolute",
     "is_decoder": False,
@@ -51,12 +43,7 @@ KNOWN_KEYS = {
     *SIZES,
     *RATES,
     *SUPPORTED_VALUES,
-    "model_type",
-    "hidden_act",
-    "architectures",
-    "id2label",
-    "num_labels",
-    "problem_type",
+    *"model_type hidden_act architectures id2label num_labels problem_type".split(),
     "tie_word_embeddings",
 }
 """The keys that an import reads."""

@@ -23,13 +23,8 @@ from bert_jax.tokenization import (
     vocabulary_file,
 )
 
-KEY_OF_ROLE = {
-    "[PAD]": "pad_token",
-    "[UNK]": "unk_token",
-    "[CLS]": "cls_token",
-    "[SEP]": "sep_token",
-    "[MASK]": "mask_token",
-}
+KEY_OF_ROLE = {role: f"{role[1:-1].lower()}_token" for role in SPECIAL_TOKENS}
+"""The keys pad_token, unk_token, cls_token, sep_token and mask_token."""
 _ROBERTA_NAMES = dict(
     zip(KEY_OF_ROLE, "<pad> <unk> <s> </s> <mask>".split(), strict=True)
 )
