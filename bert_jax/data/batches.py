@@ -77,10 +77,7 @@ class DatasetBatches:
         """Yield this host's validation rows, each row once, in batches of one shape.
 
         The last batch is padded with rows without tokens, which no score counts.
-
-        Args:
-            batch_size: rows of all hosts.
-            max_rows: the number of first rows to yield; 0: all.
+        `batch_size` is the rows of all hosts; `max_rows` are yielded in all (0: any).
         """
         own = host_slice(batch_size, self.host_index, self.host_count)
         rows = self.dataset.validation
@@ -164,11 +161,8 @@ def tokenized_batches(
     """Yield every row once, in batches of few shapes; index -1 is padding.
 
     A row is padded by its own length alone, so that its scores do not depend on the
-    batch size.
-
-    Args:
-        longest: tokens that the model takes; no row is padded to more.
-        most_tokens: the most tokens that a batch may have, padding included; 0: any.
+    batch size. The model takes rows of `longest` tokens; a batch has `most_tokens` at
+    most, padding included (0: any number).
     """
     buckets = assign_buckets(tokenized.lengths, longest)
     most_tokens //= tokenized.choices

@@ -44,14 +44,9 @@ def batches_by_bucket(
     """Yield the padded length and the rows of each batch, the shortest length first.
 
     Each row is in one batch, in ascending order; the last of a bucket may have fewer
-    rows than `batch_size`.
-
-    Args:
-        most_tokens: rows of a batch are the largest power of two with no more tokens,
-            and at least one, if that is less than `batch_size`; 0: no limit.
-
-    Raises:
-        ValueError: `batch_size` is less than 1.
+    rows than `batch_size`. With `most_tokens`, a batch has at most the largest power of
+    two of rows with no more tokens, but at least one. Raise ValueError if `batch_size`
+    is less than 1.
     """
     require_batch_size(batch_size)
     for length in np.unique(buckets):
@@ -105,13 +100,10 @@ def bucketed_batch(
     """Return the padded length and the row numbers of a step, from (seed, step) alone.
 
     The endless stream of `pipeline.row_numbers`, with each row once an epoch, is cut
-    into windows of batches. Each epoch starts a new window, so that no row occurs twice
-    in a batch unless the batch spans two epochs. The rows of a window are sorted by
-    padded length and cut into batches, and the batches are shuffled.
-
-    Args:
-        buckets: the length that each row is padded to.
-        num_steps: the end of the stream, and of its last window.
+    into windows of batches, the last of which ends at `num_steps`. Each epoch starts a
+    new window, so that no row occurs twice in a batch unless the batch spans two
+    epochs. The rows of a window are sorted by padded length, which `buckets` has of
+    each, and cut into batches, and the batches are shuffled.
     """
     size = len(buckets)
     epoch = step * batch_size // size

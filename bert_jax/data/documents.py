@@ -160,10 +160,9 @@ def split_sentences(
 ) -> list[str]:
     """Return the sentences of a document, stripped, without blank ones.
 
-    Args:
-        mode: "lines" if each line is a sentence. "split" if each line is prose, which
-            sentencex splits by the rules of `language`; a sentence ends at the last
-            white space before `max_characters`.
+    By mode "lines", each line is a sentence. By "split", each is prose, which sentencex
+    splits by the rules of `language`; a sentence ends at the last white space before
+    `max_characters`.
     """
     lines = split_lines(text)
     if mode == "split":

@@ -194,23 +194,17 @@ def write_corpus(
     libraries: Sequence[InstalledLibrary] | None = None,
     workers: int = 0,
 ) -> JsonObject:
-    """Write the documentation of `libraries` as text files.
+    """Write the documentation of `libraries`, by default the installed ones, as text.
 
     `directory` then holds `NAME.txt` for each library with prose (one paragraph per
-    line, a blank line between documents) and `corpus.json`.
+    line, a blank line between documents) and `corpus.json`, whose content is returned:
+    counts in all and by library, bytes and sha256 of the texts, the number of
+    paragraphs that were dropped as `duplicates`, the modules that were `unreadable`,
+    and the module of each document. There are as many processes as `workers`; 0: one
+    per core.
 
-    Args:
-        libraries: None: the installed ones.
-        workers: number of processes; 0: one per core.
-
-    Returns:
-        The content of `corpus.json`: counts in all and by library, bytes and sha256 of
-        the texts, the number of paragraphs that were dropped as `duplicates`, the
-        modules that were `unreadable`, and the module of each document.
-
-    Raises:
-        FileExistsError: `directory` exists and is not empty.
-        ValueError: the libraries hold no prose.
+    Raise FileExistsError if `directory` is not empty, or ValueError if there is no
+    prose.
     """
     target = epath.Path(directory).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):

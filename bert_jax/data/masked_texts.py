@@ -47,10 +47,8 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
     """Return at most `count` validation texts with one word masked, by `RULE`.
 
     They are first segments of rows that are spread evenly over the validation rows, cut
-    to sixty tokens around the mask.
-
-    Args:
-        max_tokens: limit of the tokens of a text, without [CLS] and [SEP].
+    to sixty tokens around the mask, and have at most `max_tokens` besides [CLS] and
+    [SEP].
     """
     rows = validation_rows(dataset, 10 * count)  # not all have such a word
     first = (row["tokens"][1 : row["second"][0] - 1].astype(np.int64) for row in rows)

@@ -65,11 +65,8 @@ def make_pairs(
     """Return pairs of at most `sequence_length` tokens, including special tokens.
 
     Consecutive sentences are taken until they reach a target length: the length of the
-    row or, with `short_probability`, a random shorter one.
-
-    Args:
-        documents: the sentence bounds of each document. Sentence s of document d is
-            the span from `documents[d][s]` to `documents[d][s + 1]`; it is not empty.
+    row or, with `short_probability`, a random shorter one. Sentence s of document d is
+    the span from `documents[d][s]` to `documents[d][s + 1]`; it is not empty.
     """
     # [CLS], and a [SEP] after each segment.
     limit = sequence_length - (2 if pair_objective == "none" else 3)

@@ -141,9 +141,9 @@ def _in_validation(paragraph: Paragraph) -> bool:
 def _usable(
     paragraphs: Iterable[Paragraph], names: RevealingNames, seen: TextHashes
 ) -> Iterator[Paragraph]:
-    """Yield paragraphs without names, except short ones and those `seen`, by hash.
+    """Yield paragraphs without names, except short ones and those `seen`.
 
-    The first of each module is before any second one.
+    They are ordered by hash, with the first of each module before any second one.
     """
     by_hash = sorted(
         paragraphs, key=lambda p: _hash_to_unit(p.library, p.module, p.text)
@@ -174,15 +174,9 @@ def paragraph_origins(
 ) -> dict[str, list[Paragraph]]:
     """A balanced, deterministic sample of the largest libraries, for each split.
 
-    A quarter of a library's modules is for validation, by a hash of their names.
-
-    Args:
-        corpus: the directory that `write_corpus` wrote.
-        num_libraries: the number of classes; those with the most paragraphs.
-        num_training: maximum training paragraphs per library.
-
-    Raises:
-        ValueError: a library has no paragraph of twelve words without names.
+    A quarter of a library's modules is for validation, by a hash of their names. The
+    `corpus` is what `write_corpus` wrote; `num_training` is the most paragraphs of a
+    library. Raise ValueError if one has no paragraph of twelve words without names.
     """
     modules = json.loads(Path(corpus, "corpus.json").read_text())["modules"]
     paragraphs = list(_read_paragraphs(Path(corpus), modules))

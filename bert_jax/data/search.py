@@ -69,17 +69,10 @@ def find_tokens(
 ) -> Iterator[Matches]:
     """Find the rows that contain all of `ids` in this order, without a gap.
 
-    The rows are read in chunks, so that the memory does not depend on their number.
-
-    Args:
-        ids: at least one; the first begins a word.
-        continues_word: which tokens of the vocabulary continue a word. After the
-            sequence stands none of them.
-        before: tokens of which one stands before a sequence whose first continues a
-            word, as where a text begins.
-
-    Yields:
-        The rows of each chunk, also if there are none.
+    The rows are read in chunks, so that the memory does not depend on their number; the
+    matches of each are yielded, also if there are none. After the sequence stands no
+    token that continues a word, by `continues_word`. If its first token does, as where
+    a text begins, one of the tokens `before` stands before it.
     """
     assert ids
     for start in range(0, len(rows), _CHUNK_ROWS):

@@ -99,14 +99,11 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
 
     An entry may be a pattern, in which ** stands for directories of any depth, or a
     directory, which is read with all below it, but for hidden files, tokenizers,
-    datasets and files that do not hold text; a line says how many.
+    datasets and files that do not hold text; a line says how many. Files in the
+    directory `output` are left out, since they are made of the input.
 
-    Args:
-        output: a directory whose files are left out, since they are made of the input.
-
-    Raises:
-        FileNotFoundError: an entry matches no file.
-        ValueError: an entry is an address, or a file of an unsupported kind.
+    Raise FileNotFoundError if an entry matches no file, or ValueError if one is an
+    address, or a file of an unsupported kind.
     """
     sources: dict[str, Source] = {}
     outputs = os.path.realpath(output) + os.sep

@@ -75,14 +75,9 @@ def read_embedding(
 ) -> Embedding | None:
     """Return how a model makes vectors; None if its files do not specify it.
 
-    Args:
-        directory: the root, which holds `modules.json`.
-        cased: whether the tokenizer keeps case.
-        positions: the maximum number of tokens of the model.
-
-    Raises:
-        FileNotFoundError: a file that `modules.json` names is missing.
-        ValueError: a file is damaged.
+    The `directory` holds `modules.json`; the tokenizer may keep case, and the model
+    takes `positions` tokens. Raise FileNotFoundError if a file that `modules.json`
+    names is missing, or ValueError if one is damaged.
     """
     if not (directory / MODULES).exists():
         directory = directory.absolute()

@@ -58,18 +58,11 @@ _LAYER = re.compile(r"bert[./]encoder[./]layer[._](\w+)[./]")
 def read_bert_config(
     path: epath.Path, values: JsonObject, shapes: dict[str, tuple[int, ...]]
 ) -> BertConfig:
-    """Return the configuration of a `config.json`.
+    """Return the configuration of a `config.json`, of which `values` is the content.
 
-    A key that is absent has transformers' default, which is BERT base's.
-
-    Args:
-        path: the file, for messages.
-        values: its content.
-        shapes: each tensor's shape by the library's name, with the prefix `bert`.
-
-    Raises:
-        ValueError: a value is invalid or not supported, or the tensors have another
-            number of layers.
+    A key that is absent has transformers' default, which is BERT base's. `shapes` are
+    the tensors' by the library's names, with the prefix `bert`. Raise ValueError if a
+    value is invalid or not supported, or the tensors have another number of layers.
     """
     family = family_of(values)
     try:

@@ -129,14 +129,9 @@ def match_tensors(
 ) -> tuple[dict[Leaf, Tensor], list[str]]:
     """Return the tensor of each leaf, and the names of the tensors left over.
 
-    Args:
-        path: the file or directory, for messages.
-        tensors: by the names that the library uses today.
-        allow_extra: whether any tensor may be left over.
-
-    Raises:
-        ValueError: tensors are missing, have another shape than `config` implies, or
-            are not of the model; the message has all of that.
+    The `tensors` are by the names that the library uses today; with `allow_extra`, any
+    may be left over. Raise ValueError, with the `path` and all problems, if tensors are
+    missing, have another shape than `config` implies, or are not of the model.
     """
     theirs: list[str] = [getattr(name, library.name) for name in names]
     matches: dict[Leaf, Tensor] = {}

@@ -40,20 +40,14 @@ _PICKLE = (
 def open_tensors(
     path: epath.Path, family: FamilyFormat, architecture: str = ""
 ) -> tuple[list[str], dict[str, Tensor], str]:
-    """Open the tensors of a model.
+    """Open the tensors of a model, given its directory, one of its files, or the index.
 
-    Args:
-        path: the directory, or one of the files that hold the tensors, or its index.
-        architecture: transformers' class, if the model's configuration names it.
+    Return the names of the files that hold them; the tensors by the names that BERT's
+    classes with a head use today; and the prefix that was removed from each name.
+    `architecture` is transformers' class, if the model's configuration names it.
 
-    Returns:
-        The names of these files; the tensors by the names that BERT's classes with a
-        head use today; the prefix that was removed from each name.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is damaged, or cannot be read safely; only some names have
-            a wrapper's prefix, or two tensors have the same name.
+    Raise FileNotFoundError if a file is missing, or ValueError if one is damaged or
+    cannot be read safely, only some names have a wrapper's prefix, or two are the same.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; name a directory that does.")
