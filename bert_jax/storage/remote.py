@@ -76,22 +76,20 @@ def local_copy(address: epath.Path) -> epath.Path:
     target = parent / hashlib.sha256(content).hexdigest()[:16]
     with open(f"{target}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
-        if not target.exists():
-            _copy(address, target, dataset_files(address, manifest))
+        if target.exists():
+            return target
+        files = check_entries(address, dataset_files(address, manifest))
+        size = sum(entry["size"] for entry in files)
+        say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")
+        with atomic_directory(target) as unfinished:
+
+            def copy(name: str) -> None:
+                (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
+                (address / name).copy(unfinished / name)
+
+            names = [*(entry["path"] for entry in files), MANIFEST]
+            with ThreadPoolExecutor() as threads:
+                list(threads.map(copy, names))  # raises the first error
+            verify_files(unfinished, files)
+        record_verified(target, files)
     return target
-
-
-def _copy(address: epath.Path, target: epath.Path, files: list[JsonObject]) -> None:
-    names = [entry["path"] for entry in check_entries(address, files)]
-    size = sum(entry["size"] for entry in files)
-    say(f"Copying {address}, {size / 2**20:,.1f} MiB, to {target}.")
-    with atomic_directory(target) as unfinished:
-
-        def copy(name: str) -> None:
-            (unfinished / name).parent.mkdir(parents=True, exist_ok=True)
-            (address / name).copy(unfinished / name)
-
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(copy, [*names, MANIFEST]))  # raises the first error
-        verify_files(unfinished, files)
-    record_verified(target, files)
