@@ -87,21 +87,15 @@ class LibraryFile:
         self.word_end: str = model.get("end_of_word_suffix") or ""
         """What ends the last token of a word, as "</w>"; then no token says whether it
         starts one."""
-        self.continuing = self._continuing()
-        prefix, is_words = model.get(_PREFIX), model.get("type") == "WordLevel"
-        self.marks_starts = any(self.continuing) or bool(prefix) or is_words
-
-    def _continuing(self) -> list[bool]:
-        """Return which tokens continue a word; added tokens never do."""
-        prefix = self._values["model"].get(_PREFIX)
+        prefix, is_words = model.get(_PREFIX) or "", model.get("type") == "WordLevel"
         starts = _BYTE_SPACES if self.is_bytes else (_WORD_START,)
         inside = [not token.startswith(starts) for token in self.tokens]
         if all(inside):  # no token says that it starts a word
-            inside = [
-                bool(prefix) and token.startswith(prefix) for token in self.tokens
-            ]
+            inside = [prefix != "" and t.startswith(prefix) for t in self.tokens]
         pairs = zip(self.tokens, inside, strict=True)
-        return [continues and token not in self._added for token, continues in pairs]
+        # Added tokens never continue a word.
+        self.continuing = [inner and t not in self._added for t, inner in pairs]
+        self.marks_starts = any(self.continuing) or bool(prefix) or is_words
 
     def encode(
         self, text: str, mask_token: bool = False
