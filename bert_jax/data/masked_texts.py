@@ -60,7 +60,6 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
 
 
 def _frequent_words(dataset: Dataset) -> Bool[np.ndarray, " V"]:
-    """Return which tokens are the most frequent words, in some training rows."""
     train, size = dataset.train, dataset.tokenizer.vocab_size
     numbers = np.linspace(0, len(train) - 1, min(len(train), _COUNTED_ROWS))
     rows = train.gather(np.unique(numbers.astype(np.int64)))

@@ -57,9 +57,7 @@ def prepare(
     """Make the dataset that `config` describes; return its manifest.
 
     To continue an interrupted run, call this again: finished chunks are kept. If the
-    same dataset is already finished, nothing is written. With more than one worker, a
-    script must call this under `if __name__ == "__main__":`, because each process
-    imports the script again.
+    same dataset is already finished, nothing is written.
 
     Raises:
         FileNotFoundError: an input pattern matches no file; there is no tokenizer.

@@ -143,9 +143,8 @@ def open_dataset(
     A dataset in a bucket is first copied to this machine, once, because rows are read
     through memory maps. Every shard must exist and have its full size.
 
-    Args:
-        verify: also compare checksums.
-        once: skip the checksums of files that have not changed since they last matched.
+    With `verify`, checksums are compared; with `once`, too, not those of files that
+    have not changed since they last matched.
 
     Raises:
         FileNotFoundError: there is no manifest: the dataset is absent or unfinished.

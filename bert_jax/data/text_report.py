@@ -154,12 +154,10 @@ class TextReport:
         if tokenizer.unk_id not in ids:
             return []
         self.text[UNKNOWN] += list(ids).count(tokenizer.unk_id)
-        if self.unknown.total() < _NUM_EXAMINED:
-            self._examine(tokenizer, text[:_EXAMINED_CHARACTERS])
-        return [UNKNOWN]
-
-    def _examine(self, tokenizer: Tokenizer, text: str) -> None:
-        encoding, known = tokenizer.encode(text), self._is_known
+        if self.unknown.total() >= _NUM_EXAMINED:
+            return [UNKNOWN]
+        text, known = text[:_EXAMINED_CHARACTERS], self._is_known
+        encoding = tokenizer.encode(text)
         spans = encoding.offsets[encoding.ids == tokenizer.unk_id].tolist()
         for start, end in spans:
             if tokenizer.word_limit and end - start > tokenizer.word_limit:
@@ -173,6 +171,7 @@ class TextReport:
                     known[character] = tokenizer.unk_id not in ids
                 if not known[character]:
                     self.unknown_characters[character] += 1
+        return [UNKNOWN]
 
     def kind_removed(self, tokenizer: Tokenizer, character: str, around: str) -> str:
         """Return a character's kind if a text has the same tokens without it, or ""."""

@@ -9,7 +9,7 @@ import functools
 import io
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_jax.config import VocabularyConfig
@@ -44,11 +44,9 @@ _PART = re.compile(rf"\S{{{MAX_WORD_CHARACTERS // 3}}}")
 def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     """Train on `config.input` and write the tokenizer to `config.output`, atomically.
 
-    Raises:
-        FileNotFoundError: an input pattern matches no file.
-        FileExistsError: the output exists and is not an empty directory.
-        ValueError: the input holds no text, or more characters than `vocab_size`; a
-            source is damaged or invalid.
+    Raise FileNotFoundError if an input pattern matches no file, FileExistsError if the
+    output is no empty directory, or ValueError if the input holds no text, or more
+    characters than `vocab_size`, or a source is damaged or invalid.
     """
     output = local_output(config.output)
     require_new(output)
@@ -138,17 +136,14 @@ def _train_wordpiece(
         )
     if not words:
         raise _no_text(config)
-    tokens = _learn(config, words)
+    if config.vocab_size == "auto":
+        tokens = learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT)
+    else:
+        tokens = learn_pieces(words, config.vocab_size)
     num_words = counter.total + counter.num_long
     training = {"words": num_words, "distinct_words": len(words)}
     options = {"max_input_chars_per_word": MAX_WORD_CHARACTERS, "training": training}
     return options, "".join(token + "\n" for token in tokens).encode()
-
-
-def _learn(config: VocabularyConfig, words: Mapping[str, int]) -> list[str]:
-    if config.vocab_size == "auto":
-        return learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT)
-    return learn_pieces(words, config.vocab_size)
 
 
 def _no_text(config: VocabularyConfig) -> ValueError:
@@ -170,7 +165,8 @@ def _train_sentencepiece(
         size = AUTO_SIZE
     else:
         parts = (_PART.sub(r"\g<0> ", line) for line in sample)
-        size = len(_learn(config, WordCounter(config.cased).update(parts).words))
+        words = WordCounter(config.cased).update(parts).words
+        size = len(learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT))
     try:
         model = _sentencepiece_model(config, sample, size)
     except _WrongSizeError as error:

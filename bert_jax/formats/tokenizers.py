@@ -63,12 +63,9 @@ def from_huggingface(directory: epath.Path) -> Tokenizer:
     """Return the tokenizer of a model's directory.
 
     WordPiece keeps the model's limit of a word's length; other kinds are read from
-    `tokenizer.json`.
-
-    Raises:
-        FileNotFoundError: it holds neither `vocab.txt` nor `tokenizer.json`.
-        ValueError: two files disagree, no file says whether the vocabulary is cased,
-            or a setting, a model type or a special token is not supported.
+    `tokenizer.json`. Raise FileNotFoundError if there is neither `vocab.txt` nor that,
+    or ValueError if two files disagree, no file says whether the vocabulary is cased,
+    or a setting, a model type or a special token is not supported.
     """
     paths = [directory / name for name in SETTINGS_FILES]
     files = {path: read_object_or_empty(path) for path in paths}

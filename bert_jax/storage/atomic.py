@@ -76,12 +76,9 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
     """Yield a directory to write into; it becomes `output` if the block succeeds.
 
     It is beside `output` under a random name. A killed process leaves its directory
-    there; later calls neither use nor remove it.
-
-    Raises:
-        ValueError: `output` is in a bucket.
-        FileExistsError: `output` exists and is not an empty directory.
-        OSError: the disk is full, among others; the message names a path.
+    there; later calls neither use nor remove it. Raise ValueError if `output` is in a
+    bucket, FileExistsError if it is no empty directory, or OSError, with a path, for
+    example if the disk is full.
     """
     require_new(local_output(output))
     # What a link leads to is replaced, and not the link.

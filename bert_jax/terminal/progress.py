@@ -89,7 +89,6 @@ class Waiting(contextlib.AbstractContextManager["Waiting", None]):
             say(f"{self._what}: {seconds:.1f} s")
 
     def _tell(self) -> None:
-        """Show the seconds until the wait ends."""
         pause = 1.0 if self._status else SECONDS
         while not self._ended.wait(pause):
             text = f"{self._what} … {time.monotonic() - self._start:.0f} s"
