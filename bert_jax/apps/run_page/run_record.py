@@ -231,7 +231,7 @@ def _fields(config: object, default: object, prefix: str) -> Iterator[JsonObject
 
 
 def _text(value: object) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def provenance(run: RunRecord) -> list[tuple[str, str]]:

@@ -16,10 +16,11 @@ from etils import epath
 from run_helpers import classifier_config, logged_lines
 
 from bert_jax.apps.run_page.curves import charts, reference_lines, thinned
-from bert_jax.apps.run_page.run_record import progress, read_run_record
+from bert_jax.apps.run_page.run_record import configuration, progress, read_run_record
 from bert_jax.apps.run_page.run_report import write_run_report
 from bert_jax.cli.main import main
-from bert_jax.config import PrepareConfig, PretrainConfig
+from bert_jax.config import ExamplesConfig, PrepareConfig, PretrainConfig
+from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.data.masked_texts import masked_texts, spread
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import Dataset, open_dataset
@@ -135,6 +136,14 @@ def test_configuration_and_origin(page, pretrained, small_config, dataset):
     assert origin["seed"] == "0" and origin["initial parameters"] == "random"
     assert "device kind cpu" in origin["from step 0"]
     assert origin["kind of run"] == "pretraining, masked_lm, pairs nsp"
+
+
+def test_numbers_of_the_configuration_are_text():
+    """As of Matryoshka's sizes, and of the layers that a student learns from."""
+    pairs = SentencePairsConfig(dimensions=(8, 4))
+    fields = configuration(ExamplesConfig(sentence_pairs=pairs))
+    shown = {field["name"]: field["value"] for field in fields}
+    assert shown["sentence_pairs.dimensions"] == "8, 4"
 
 
 def _leaves(tree):
