@@ -125,8 +125,7 @@ def write_report(report: JsonObject, page: Path) -> list[Path]:
     require_report_file(page)
     values = page.with_suffix(JSON_SUFFIX)
     content = json.dumps(report, indent=1, allow_nan=False) + "\n"
-    # A name of a file may hold bytes that are no UTF-8.
-    drawn = report_page(report).encode(errors="replace")
+    drawn = report_page(report).encode()
     atomic_write(values, content.encode())
     atomic_write(page, drawn)
     return [page, values]

@@ -39,7 +39,9 @@ def web_page(
     values["policy"] = content_policy(page)
     # No text of the data can end the element that holds it.
     values["data"] = json.dumps(data).replace("<", "\\u003c")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
+    page = re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
+    # A name of a file may hold bytes that are no UTF-8.
+    return page.encode(errors="replace").decode()
 
 
 def _part(package: str, name: str) -> str:

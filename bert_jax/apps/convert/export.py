@@ -90,7 +90,8 @@ def export_huggingface(
             write_embedding(embedding, directory, model.config)
         class_name = config["architectures"][0]
         card = model_card(model, class_name, max_tokens(model), origin)
-        (directory / CARD).write_text(card)
+        # A name of a file may hold bytes that are no UTF-8.
+        (directory / CARD).write_bytes(card.encode(errors="replace"))
         comparison = compare(directory, model.config, model.params)
         receipt: JsonObject = {"comparison": dataclasses.asdict(comparison)}
         if left_out:

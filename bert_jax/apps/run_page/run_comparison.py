@@ -75,8 +75,7 @@ def write_run_page(
     runs = {
         name: read_run_record(own) for name, own in zip(names, workdirs, strict=True)
     }
-    # A name of a file may hold bytes that are no UTF-8.
-    atomic_write(path, run_comparison(runs).encode(errors="replace"))
+    atomic_write(path, run_comparison(runs).encode())
     return len(workdirs)
 
 

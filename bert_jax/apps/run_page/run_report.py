@@ -40,8 +40,7 @@ def write_run_report(
     """
     require_output_file(path, SUFFIX)  # before the checkpoints are loaded
     page = run_report(read_run_record(workdir), report)
-    # A name of a file may hold bytes that are no UTF-8.
-    atomic_write(path, page.encode(errors="replace"))
+    atomic_write(path, page.encode())
 
 
 def run_report(run: RunRecord, report: Callable[[str], None]) -> str:

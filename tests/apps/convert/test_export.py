@@ -241,6 +241,19 @@ def test_a_hugging_face_directory_can_be_exported_as_it_is(tmp_path):
     assert "imported" in (output / "README.md").read_text()
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["convert export --to huggingface", "convert export --to page", "inspect"],
+)
+def test_a_model_whose_name_is_not_utf_8(tmp_path, command):
+    source = stored("BertForMaskedLM").write(tmp_path / "b\udcff")
+    output = tmp_path / ("out" if "huggingface" in command else "out.html")
+    words = [*command.split(), str(source), "--output", str(output)]
+    assert main([*words, *(["--attention", "cat"] * (command == "inspect"))]) == 0
+    page = output / "README.md" if output.is_dir() else output
+    assert "b?" in page.read_text()
+
+
 def test_a_missing_pooler_is_told(tmp_path):
     files = stored("BertModel")
     files.tensors = {k: v for k, v in files.tensors.items() if "pooler" not in k}
