@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import shlex
 import warnings
 from typing import Any
 
@@ -127,7 +128,8 @@ def resolve_path(path: str) -> tuple[epath.Path, bool]:
     if is_tf1(directory):
         raise ValueError(
             f"{directory} is a checkpoint of TensorFlow; convert it by `bert-jax "
-            f"convert import --from tf1 {directory} --output DIRECTORY`, and name that."
+            f"convert import --from tf1 {shlex.quote(str(directory))} --output "
+            "DIRECTORY`, and name that."
         )
     named = (
         "name a workdir of `bert-jax pretrain` or `finetune`, a checkpoint, or a "

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
@@ -91,7 +92,8 @@ def with_shape_of(
         raise ValueError(
             f"{config.init_from} has {positions} positions, and the rows have {length} "
             "tokens; prepare rows that fit, or make a model with more positions by "
-            f"`bert-jax convert extend {config.init_from} --positions {length}`."
+            f"`bert-jax convert extend {shlex.quote(config.init_from)} --positions "
+            f"{length} --output DIRECTORY`."
         )
     values = ", ".join(f"{name}={value}" for name, value in taken.items())
     try:
@@ -219,13 +221,11 @@ def _check_tokenizer(
     if tokenizer.agrees_with(dataset.tokenizer):
         return
     where = source / "tokenizer"
-    remedy = f"prepare the text again by `bert-jax prepare --tokenizer {where}`."
+    made, place = "", shlex.quote(str(where))
     if not where.exists():
-        remedy = (
-            f"make a checkpoint of {source} by `bert-jax convert import`, and "
-            "prepare the text again by `bert-jax prepare --tokenizer "
-            "CHECKPOINT/tokenizer`."
-        )
+        made = f"make a checkpoint of {source} by `bert-jax convert import`, and "
+        place = "CHECKPOINT/tokenizer"
+    remedy = f"{made}prepare the text again by `bert-jax prepare --tokenizer {place}`."
     raise ValueError(f"{source} and {dataset.path} have different tokenizers; {remedy}")
 
 

@@ -7,6 +7,7 @@ hosts or microbatches of the run.
 
 import dataclasses
 import functools
+import shlex
 import warnings
 from collections.abc import Callable
 
@@ -170,7 +171,7 @@ def open_run(workdir: str, dataset_path: str = "") -> PretrainingRun:
             "are not those of a dataset. Name the workdir of a pretraining run."
         )
     config = config_at_step(directory, values, step)
-    command = f"`bert-jax inspect DATASET --when TEXT --run {workdir}`"
+    command = f"`bert-jax inspect DATASET --when TEXT --run {shlex.quote(workdir)}`"
     try:
         dataset = open_dataset_of_run(config.data, dataset_path)
     except FileNotFoundError as error:

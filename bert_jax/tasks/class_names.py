@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import re
+import shlex
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -133,7 +134,8 @@ def unknown_class_message(where: str, name: str, labels: Sequence[str]) -> str:
         f"({column_names(labels)}); "
     )
     if all(re.fullmatch(r"LABEL_\d+", label) for label in labels):
-        return f"{message}name them by --data.label-names {labels[0]}={name} …"
+        renamed = shlex.quote(f"{labels[0]}={name}")
+        return f"{message}name them by --data.label-names {renamed} …"
     if close := [label for label in labels if _normalised(label) == _normalised(name)]:
         return f"{message}pass --data.merge-labels to take it for {close[0]!r}."
     return (

@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, get_args
 
@@ -264,7 +265,8 @@ def vocabulary_file(kind: Kind) -> str:
 
 def _read_config(root: epath.Path) -> JsonObject:
     path = root / _CONFIG
-    imported = f"`bert-jax convert import {root} --from huggingface --output CKPT`"
+    name = shlex.quote(os.fspath(root))
+    imported = f"`bert-jax convert import {name} --from huggingface --output CKPT`"
     if not root.is_dir():
         is_of_hub = os.fspath(root).startswith("hf:")
         made = "`bert-jax vocab` makes a tokenizer"

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import shlex
 import tracemalloc
 
 import numpy as np
@@ -72,6 +74,13 @@ def test_f1_names_its_class(two_classes):
     rows = {row[0]: row[2] for row in sections(two_classes)[0].parts[0].rows}
     assert "f1" not in rows and rows["f1_good"] == "of the class good"
     assert rows["f1_bad"] == "of the class bad"
+
+
+def test_the_command_with_the_threshold_can_be_pasted(two_classes):
+    shown = sections(two_classes | {"checkpoint": "runs/it's mine"})
+    (note,) = (section.note for section in shown if section.id == "threshold")
+    (command,) = re.findall("`(.*?)`", note)
+    assert shlex.split(command)[2:4] == ["runs/it's mine", "--threshold"]
 
 
 def test_the_best_threshold_by_hand(two_classes):

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shlex
 
 import pytest
 
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.serialization import from_dict, to_dict
+from bert_jax.tasks.class_names import unknown_class_message
 from bert_jax.tasks.kinds import finetuning_task
 
 HEAD = {"head": "sequence_classification"}
@@ -193,3 +195,9 @@ def test_the_classes_of_an_imported_model_get_names(tmp_path):
         ValueError, match="label_names has 'LABEL_2=bad', .* LABEL_0, LAB"
     ):
         finetuning_task("text-classification", wrong, model)
+
+
+def test_the_option_that_names_a_class_can_be_pasted():
+    message = unknown_class_message("a.csv, line 2", "it's so", ["LABEL_0", "LABEL_1"])
+    _, command = message.split(" by ")
+    assert shlex.split(command)[:2] == ["--data.label-names", "LABEL_0=it's so"]

@@ -1,5 +1,6 @@
 """Make a shallower model of some of a model's layers, as a student to distil into."""
 
+import shlex
 from collections.abc import Sequence
 
 import jax
@@ -80,5 +81,6 @@ def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
     return (
         f"{output}: layers {' '.join(map(str, layers))} of the "
         f"{model.config.num_hidden_layers} of {source}; {count:,} parameters. Train it "
-        f"by `bert-jax finetune` or `bert-jax pretrain` with --teacher {source}."
+        "by `bert-jax finetune` or `bert-jax pretrain` with --teacher "
+        f"{shlex.quote(source)}."
     )

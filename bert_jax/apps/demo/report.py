@@ -1,6 +1,7 @@
 """Print the results of the demo."""
 
 import math
+import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,14 +62,15 @@ def print_report(
 
 def next_steps(root: Path, page: Path, picture: Path) -> str:
     """Return what to look at, and what to type next."""
+    model = shlex.quote(f"{root}/model")
     return (
         f"The loss and a filled mask as a picture: {picture}\n"
         f"\nLook at the pretraining in a browser, with curves and samples: {page}\n"
         "\nNext, for instance:\n"
         "  pip install 'bert_jax[tensorboard]'; "
-        f"tensorboard --logdir {root}/model/tensorboard\n"
+        f"tensorboard --logdir {model}/tensorboard\n"
         "  bert-jax finetune text-classification --data.train YOUR.csv "
-        f"--init-from {root}/model --workdir YOURS\n"
+        f"--init-from {model} --workdir YOURS\n"
         "  bert-jax vocab --input 'YOUR/*.txt' --output YOUR_VOCABULARY\n"
         "  bert-jax pretrain --help\n"
         "and in Python:\n"

@@ -1,6 +1,7 @@
 """Sections that several tasks have: calibration, and scores by threshold."""
 
 import dataclasses
+import shlex
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -152,7 +153,7 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> views.S
     table = views.Table("The default, and the best F1", columns, rows)
     note = (
         f"{what} where its probability is at least the threshold. F1 is highest at "
-        f"{threshold}; use it by `bert-jax predict {checkpoint} "
+        f"{threshold}; use it by `bert-jax predict {shlex.quote(checkpoint)} "
         f"--threshold {threshold}`. Choose it on validation data, and test it on other "
         "data: where it was chosen, its score is too good."
     )

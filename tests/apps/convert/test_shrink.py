@@ -84,6 +84,16 @@ def test_refused_layers(layers, message, teacher_checkpoint, tmp_path, refused):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_command_that_is_printed_can_be_pasted(
+    teacher_checkpoint, tmp_path, capsys
+):
+    teacher = tmp_path / "my teacher"
+    teacher.symlink_to(teacher_checkpoint)
+    command = ["convert", "shrink", str(teacher), "--layers", "0"]
+    assert main([*command, "--output", str(tmp_path / "out")]) == 0
+    assert f"with --teacher '{teacher}'." in capsys.readouterr().out
+
+
 def test_what_was_fine_tuned_keeps_how_its_rows_are_read(
     encoder_checkpoint, classifier, reviews, tmp_path
 ):
