@@ -1,5 +1,6 @@
 """Export a model to StableHLO, which JAX runs without this package."""
 
+import dataclasses
 import importlib.util
 
 import jax
@@ -145,6 +146,8 @@ def lower(
     sequence_length: int,
 ) -> export.Exported:
     """Return the program from flat parameters and three inputs to the outputs."""
+    # A fused kernel is of one platform.
+    config = dataclasses.replace(config, attention_kernel="plain")
 
     def outputs(
         params: dict[str, Float[Array, "..."]],

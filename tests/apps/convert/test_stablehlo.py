@@ -10,13 +10,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from compilers import needs_libtpu
 from etils import epath
+from flax.traverse_util import flatten_dict
 from huggingface_files import reference, stored
 from test_export import imported
 
-from bert_jax.apps.convert.stablehlo import PLATFORMS, export_stablehlo
+from bert_jax.apps.convert.stablehlo import PLATFORMS, export_stablehlo, lower
 from bert_jax.cli.main import main
-from bert_jax.model.bert import head_outputs
+from bert_jax.config import BertConfig
+from bert_jax.distributed.topologies import devices_of, parse_topology
+from bert_jax.model.bert import head_outputs, init_params
 from bert_jax.model.inputs import Inputs
 from bert_jax.pretrained import load_pretrained
 from bert_jax.tokenization import Tokenizer
@@ -105,6 +109,18 @@ def test_a_fixed_batch_is_the_only_one(tmp_path):
     ended = run_alone(output, 3)
     assert ended.returncode != 0
     assert "shape" in ended.stderr
+
+
+@pytest.mark.slow
+@needs_libtpu
+def test_a_fused_kernel_is_left_to_the_device_that_trains():
+    """It is of one platform, and the program is of all."""
+    fields = {"head": "encoder", "attention_kernel": "fused", "dtype": "bfloat16"}
+    config = BertConfig.miniature(1, 128, vocab_size=8, **fields)
+    params = jax.device_get(init_params(config, jax.random.key(0)))
+    with jax.default_device(devices_of(parse_topology("v5e:2x2"))[0]):
+        program = lower(config, flatten_dict(params, sep="/"), 1, 128)
+    assert program.platforms == PLATFORMS
 
 
 def test_what_lies_beside_the_program(tmp_path):
