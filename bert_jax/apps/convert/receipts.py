@@ -67,12 +67,15 @@ def import_checkpoint(
         if directory.is_dir():
             files = model_directory(directory)
             comparison = compare(files, model.config, model.params)
-    write_imported(model, output, comparison)
+    write_imported(model, output, comparison, source)
     return summary(model), comparison.warning
 
 
 def write_imported(
-    imported: Imported, output: epath.Path, comparison: Comparison = NOT_COMPARED
+    imported: Imported,
+    output: epath.Path,
+    comparison: Comparison = NOT_COMPARED,
+    source: str = "",
 ) -> None:
     """Write an imported model as a checkpoint; errors as `write_checkpoint`.
 
@@ -80,6 +83,7 @@ def write_imported(
     """
     require_finite(imported.params, "The model")
     receipt = {
+        "source": source,
         "comparison": dataclasses.asdict(comparison),
         "sources": imported.sources,
         "tensors": [dataclasses.asdict(leaf) for leaf in imported.leaves],

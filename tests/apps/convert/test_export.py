@@ -205,6 +205,15 @@ def test_the_card_names_licence_languages_and_base_model(run, tmp_path, monkeypa
     assert origin_of(load_pretrained(str(tmp_path / "b"))) == Origin("mit", ("de",))
 
 
+def test_licence_and_language_survive_an_import(tmp_path):
+    folder = stored("BertModel").write(tmp_path / "a")
+    (folder / "README.md").write_text("---\nlicense: mit\nlanguage: de\n---\n")
+    command = ["convert", "import", "--from", "huggingface", str(folder), "--output"]
+    assert main([*command, str(tmp_path / "b")]) == 0
+    output = export(tmp_path / "b", tmp_path / "c")
+    assert origin_of(load_pretrained(str(output))) == Origin("mit", ("de",))
+
+
 def test_the_tokenizer_goes_along(run, tmp_path):
     output = export(run, tmp_path / "out")
     tokenizer = Tokenizer.load(run / "tokenizer")
