@@ -1,5 +1,6 @@
 """Write the model card (README.md) of an exported model."""
 
+import html
 import json
 import math
 
@@ -102,14 +103,14 @@ def model_card(model: Model, architecture: str, max_tokens: int, origin: Origin)
     }
     if origin.base_model:
         facts["Base model"] = origin.base_model
-    rows = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
+    rows = "\n".join(f"| {name} | {_text(v)} |" for name, v in facts.items())
     pipeline, library, example = usage(model)
     return f"""\
 ---
 {_metadata(pipeline, library, origin)}
 ---
 
-# {(run or directory).name}
+# {_text((run or directory).name)}
 
 A model of bert_jax, exported to the files of transformers. In this directory:
 
@@ -126,6 +127,11 @@ bert_jax loads it by `bert_jax.load(".")`. `hf upload OWNER/NAME .` uploads it; 
 
 `conversion.json` lists the source of each tensor, and the sha256 of all files.
 """
+
+
+def _text(value: object) -> str:
+    """Return a value as Markdown that holds no HTML."""
+    return html.escape(str(value), quote=False)
 
 
 def _metadata(pipeline: str, library: str, origin: Origin) -> str:

@@ -205,6 +205,15 @@ def test_the_card_names_licence_languages_and_base_model(run, tmp_path, monkeypa
     assert origin_of(load_pretrained(str(tmp_path / "b"))) == Origin("mit", ("de",))
 
 
+def test_names_and_classes_in_a_card_are_text(tmp_path):
+    source = stored("BertForTokenClassification").write(tmp_path / "<a>")
+    model = load_pretrained(str(source))
+    model = model.changed(model.params, labels=("<PER>", "A|B"))
+    card = model_card(model, "BertForTokenClassification", 20, Origin())
+    assert "\n# &lt;a&gt;\n" in card
+    assert "| Classes | &lt;PER&gt;, A\\|B |" in card
+
+
 def test_licence_and_language_survive_an_import(tmp_path):
     folder = stored("BertModel").write(tmp_path / "a")
     (folder / "README.md").write_text("---\nlicense: mit\nlanguage: de\n---\n")
