@@ -52,6 +52,15 @@ function axisLabel(value, isPercent) {
   return String(Number(value.toPrecision(6)));
 }
 
+// Ticks with their labels: numbers with all of their digits where fewer make them equal.
+function labelled(values, isPercent) {
+  let labels = values.map(value => axisLabel(value, isPercent));
+  const [factor, unit] = isPercent ? [100, " %"] : [1, ""];
+  if (new Set(labels).size < labels.length)
+    labels = values.map(value => Number((factor * value).toPrecision(12)) + unit);
+  return values.map((value, i) => [value, labels[i]]);
+}
+
 // A chart with all of its fields.
 function completed(chart) {
   const curves = (chart.curves || []).map((curve, i) => ({ color: "c" + i, ...curve }));
@@ -84,18 +93,17 @@ function drawAxes(svg, chart, log, logX) {
   const [first, last] = axisRange(chart, logX), [low, high] = valueRange(chart, log);
   const x = scale(first, last, logX, LEFT, WIDTH - RIGHT);
   const y = scale(low, high, log, HEIGHT - BOTTOM, TOP);
-  for (const value of ticks(low, high, log, 5)) {
+  for (const [value, label] of labelled(ticks(low, high, log, 5), chart.percent)) {
     svgElement(svg, "line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value) });
-    svgElement(svg, "text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" },
-      axisLabel(value, chart.percent));
+    svgElement(svg, "text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, label);
   }
-  for (const value of ticks(first, last, logX, 6)) {
+  for (const [value, label] of labelled(ticks(first, last, logX, 6), chart.x.percent)) {
     if (chart.x.whole && !Number.isInteger(value)) continue;
     svgElement(svg, "line", { class: "grid", x1: x(value), x2: x(value), y1: TOP, y2: HEIGHT - BOTTOM });
     const isLast = x(value) > WIDTH - RIGHT - 4;
     const place = { x: isLast ? WIDTH - 1 : x(value), y: HEIGHT - BOTTOM + 16,
       "text-anchor": isLast ? "end" : "middle" };
-    svgElement(svg, "text", place, axisLabel(value, chart.x.percent));
+    svgElement(svg, "text", place, label);
   }
   svgElement(svg, "text", { x: WIDTH - RIGHT, y: HEIGHT - 4, "text-anchor": "end" }, chart.x.name);
   svg.places = { x, y, first, last };

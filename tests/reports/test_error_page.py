@@ -20,10 +20,28 @@ from bert_jax.config import ExamplesConfig
 from bert_jax.reports.report import report_page, write_report
 from bert_jax.reports.terminal import print_report
 
+NODE = shutil.which("node")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 EVIL = '</script><script>document.title = "changed"</script><b>&amp;"'
 SMALL = "--data.max-length 32 --data.num-buckets 1 --batch-size 8 --num-steps 40 "
 SMALL += "--mesh.data 1 --optimizer.peak-learning-rate 0.01 --eval-every 20"
+
+
+@pytest.mark.skipif(NODE is None, reason="needs Node.js")
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ("[1000000, 1000000.5, 1000001]", ["1000000", "1000000.5", "1000001"]),
+        ("[0, 2e6, 4e6]", ["0", "2 M", "4 M"]),
+    ],
+)
+def test_the_ticks_of_an_axis_are_told_apart(values, labels):
+    script = Path(bert_jax.__file__).with_name("reports") / "charts.js"
+    code = f"""const document = {{ getElementById() {{}} }};
+        {script.read_text()}
+        console.log(JSON.stringify(labelled({values}, false).map(pair => pair[1])));"""
+    done = subprocess.run([str(NODE), "-e", code], capture_output=True, check=True)
+    assert json.loads(done.stdout) == labels
 
 
 def write_table(path: Path, labels: list[str]) -> Path:
