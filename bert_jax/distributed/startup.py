@@ -1,5 +1,6 @@
 """Connect the processes of a run (usually one per host) and check their set-up."""
 
+import collections
 import contextlib
 import faulthandler
 import os
@@ -7,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -124,7 +125,8 @@ def start(
         Whether this is the primary process, the one that writes files and prints.
 
     Raises:
-        ValueError: the variables or the timeout are invalid.
+        ValueError: the variables or the timeout are invalid, or processes have
+            different numbers of devices.
         RuntimeError: the other processes cannot be reached.
     """
     if not 1 <= initialization_timeout <= _MAX_INITIALIZATION_TIMEOUT:
@@ -144,7 +146,19 @@ def start(
         "(--initialization-timeout): a driver hangs, or another host of the TPU slice "
         "has not started. The stack of each thread follows; start all processes again.",
     ):
+        check_device_counts(jax.devices())
         return is_primary()
+
+
+def check_device_counts(devices: Sequence[jax.Device]) -> None:
+    """Raise ValueError unless all processes have the same number of devices."""
+    counts = collections.Counter(device.process_index for device in devices)
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"process {p} has {n}" for p, n in sorted(counts.items()))
+        raise ValueError(
+            f"The processes have different numbers of devices: {listed:.200}. Give "
+            "each the same, as by CUDA_VISIBLE_DEVICES or JAX_NUM_CPU_DEVICES."
+        )
 
 
 @contextlib.contextmanager

@@ -41,7 +41,11 @@ from bert_jax.distributed.mesh import (
     host_shard,
     order_by_topology,
 )
-from bert_jax.distributed.startup import initialize_arguments, start
+from bert_jax.distributed.startup import (
+    check_device_counts,
+    initialize_arguments,
+    start,
+)
 from bert_jax.runs.finetuning import finetune
 from bert_jax.runs.pretraining import pretrain
 
@@ -431,6 +435,12 @@ def test_the_devices_of_a_process_stay_together():
     """As on a torus of which each host has a square, read row by row."""
     torus = [device(i, process) for i, process in enumerate([2, 2, 0, 0, 2, 2, 0, 0])]
     assert [device.id for device in group_by_process(torus)] == [0, 1, 4, 5, 2, 3, 6, 7]
+
+
+def test_processes_with_different_numbers_of_devices_are_refused():
+    check_device_counts([device(0, 0), device(1, 1)])
+    with pytest.raises(ValueError, match="process 0 has 1, process 1 has 2. Give each"):
+        check_device_counts([device(0, 0), device(1, 1), device(2, 1)])
 
 
 def test_hosts_that_are_slices_of_their_own_make_a_mesh():
