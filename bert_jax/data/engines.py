@@ -87,6 +87,7 @@ def write_by_beam(
             "engine=beam needs Apache Beam; pip install 'bert_jax[beam]'."
         ) from error
 
+    config, files = with_absolute_paths(config, files)
     output = epath.Path(config.output)
 
     class WriteChunk(beam.DoFn):
@@ -114,6 +115,18 @@ def write_by_beam(
             )
         results.append((chunk, result))
     return results
+
+
+def with_absolute_paths(
+    config: PrepareConfig, files: Sequence[str]
+) -> tuple[PrepareConfig, list[str]]:
+    """Return what workers need of paths, which have working directories of their own.
+
+    Args:
+        files: of text.
+    """
+    config = dataclasses.replace(config, output=os.path.abspath(config.output))
+    return config, [*map(os.path.abspath, files)]
 
 
 def _without_documents(output: epath.Path, chunk: Chunk) -> Chunk:

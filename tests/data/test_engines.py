@@ -58,6 +58,15 @@ def test_without_beam_the_extra_is_named(monkeypatch):
         engines.write_by_beam(config, [], [])
 
 
+def test_workers_find_the_files_from_other_directories(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    config = PrepareConfig(input=("a",), output="o", tokenizer="t", engine="beam")
+    config, files = engines.with_absolute_paths(config, ["a.txt", "o/b.txt"])
+    assert [config.output, *files] == [
+        str(tmp_path / name) for name in ("o", "a.txt", "o/b.txt")
+    ]
+
+
 def test_a_script_prepares_text_once(corpus, tokenizer_directory, tmp_path):
     """Its workers do not run it again, though it asks for no `__main__`."""
     script, output = tmp_path / "script.py", tmp_path / "rows"
