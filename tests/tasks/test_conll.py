@@ -58,6 +58,12 @@ def test_sentences_of_four_columns(tmp_path):
     assert third.where(0).endswith("a.txt, line 13")
 
 
+def test_byte_order_marks_of_joined_files(tmp_path):
+    own = read_sentences(written(tmp_path, CONLL_2003))
+    joined = read_sentences(written(tmp_path, 2 * f"\ufeff{CONLL_2003}\n"))
+    assert [one.words for one in joined] == 2 * [one.words for one in own]
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("blank", ["", "\t", " "])

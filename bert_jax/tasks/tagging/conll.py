@@ -152,8 +152,10 @@ def _break_lines(breaks: Sequence[str], separator: str, width: int) -> list[str]
 
 
 def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
+    # Joined files have several byte order marks.
+    text = read_text(Path(path)).replace("\n\ufeff", "\n")
     # Not splitlines, which also splits at characters that a word may hold.
-    lines = read_text(Path(path)).removesuffix("\n").split("\n")
+    lines = text.removesuffix("\n").split("\n")
     _check_line_ends(lines, path)
     first = next((n for n, line in enumerate(lines, 1) if _is_word(line)), 0)
     if not first:
