@@ -61,7 +61,7 @@ def choose_tokens(
     # The top k of uniform noise are distinct.
     noise = jnp.where(maskable, jax.random.uniform(key, maskable.shape), -1.0)
     _, positions = jax.lax.top_k(noise, slots)
-    used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
+    used = jnp.arange(slots)[None] < jnp.minimum(count, maskable.sum(axis=1))[:, None]
     return positions, used, jnp.ones_like(used)
 
 

@@ -154,7 +154,7 @@ def choose_words(
     )
     # Move the selected tokens to the first slots.
     _, places = jax.lax.top_k(selected.astype(jnp.float32), slots)
-    used = jnp.arange(slots) < selected.sum(axis=1)[:, None]
+    used = jnp.arange(slots)[None] < selected.sum(axis=1)[:, None]
     positions = jnp.take_along_axis(order, places, axis=1)
     return positions, used, jnp.ones_like(used)
 
@@ -168,6 +168,6 @@ def choose_spans(
 ) -> MaskedPositions:
     """Choose `count` tokens of spans in random order; the last span is cut to fit."""
     positions = shuffle_units(key, maskable, unit_starts(starts))[:, :slots]
-    used = jnp.arange(slots) < jnp.minimum(count, maskable.sum(axis=1))[:, None]
+    used = jnp.arange(slots)[None] < jnp.minimum(count, maskable.sum(axis=1))[:, None]
     leads = jnp.take_along_axis(starts, positions, axis=1)
     return positions, used, leads

@@ -36,12 +36,13 @@ class Visibility:
         """Return for each token whether it may attend to each key."""
         visible = self.attention_mask[:, None, :]
         if self.num_cached is not None:  # of one token
-            return visible & (jnp.arange(visible.shape[-1]) <= self.num_cached)
+            place = jnp.arange(visible.shape[-1])[None, None]
+            return visible & (place <= self.num_cached)
         if self.pair_ids is not None:
             visible = visible & (self.pair_ids[:, :, None] == self.pair_ids[:, None, :])
         if self.causal:
             length = self.attention_mask.shape[1]
-            visible = visible & jnp.tril(jnp.ones((length, length), bool))
+            visible = visible & jnp.tril(jnp.ones((1, length, length), bool))
         return visible
 
 

@@ -174,7 +174,7 @@ class Bert(nn.Module):
         """
         hidden = at_least_float32(self(inputs, deterministic))
         if pooling == "mean":
-            after = jnp.arange(hidden.shape[1]) >= jnp.reshape(skip, (-1, 1))
+            after = jnp.arange(hidden.shape[1])[None] >= jnp.reshape(skip, (-1, 1))
             vectors = mean_of_tokens(hidden, inputs.attention_mask & after)
         elif isinstance(skip, int):
             vectors = hidden[:, skip]

@@ -29,7 +29,7 @@ from bert_jax.model.layers import (
 
 def positions_in_pairs(pair_ids: Int[Array, "B T"]) -> Int[Array, "B T"]:
     """Return each token's position within its own pair."""
-    position = jnp.arange(pair_ids.shape[1])
+    position = jnp.arange(pair_ids.shape[1])[None]
     starts = jnp.diff(pair_ids, axis=1, prepend=-1) != 0
     return position - jax.lax.cummax(jnp.where(starts, position, 0), axis=1)
 
@@ -77,9 +77,9 @@ class Embeddings(nn.Module):
         num_cached: Int[Array, ""] | None = None,
     ) -> Float[Array, "B T D"]:
         if num_cached is not None:
-            position = self.position(num_cached[None])
+            position = self.position(num_cached[None, None])
         elif pair_ids is None:
-            position = self.position.embedding[: input_ids.shape[1]]
+            position = self.position.embedding[None, : input_ids.shape[1]]
         else:
             position = self.position(positions_in_pairs(pair_ids))
         segment = select_rows(jnp.asarray(self.segment.embedding), segment_ids)

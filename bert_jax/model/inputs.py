@@ -30,13 +30,13 @@ class Inputs:
 
 def _pair_bounds(
     rows: DeviceRows,
-) -> tuple[Int[Array, " T"], Int[Array, "B K 1"], Int[Array, "B K 1"], Array]:
+) -> tuple[Int[Array, "1 1 T"], Int[Array, "B K 1"], Int[Array, "B K 1"], Array]:
     """Return token positions, and `first`, `second`, `end` of each pair to compare."""
     first, second, end = (
         jnp.asarray(rows[name], jnp.int32)[:, :, None]
         for name in ("first", "second", "end")
     )
-    return jnp.arange(rows["tokens"].shape[1]), first, second, end
+    return jnp.arange(rows["tokens"].shape[1])[None, None], first, second, end
 
 
 def inputs_of(rows: DeviceRows) -> Inputs:
@@ -48,7 +48,7 @@ def inputs_of(rows: DeviceRows) -> Inputs:
     position, first, second, end = _pair_bounds(rows)
     inside = (position >= first) & (position < end)  # [B, K, T]
     num_pairs = inside.shape[1]
-    pair_id = jnp.arange(1, num_pairs + 1)[:, None]
+    pair_id = jnp.arange(1, num_pairs + 1)[None, :, None]
     return Inputs(
         input_ids=jnp.asarray(rows["tokens"], jnp.int32),
         segment_ids=(inside & (position >= second)).any(1).astype(jnp.int32),

@@ -128,6 +128,16 @@ def at_least_float32(values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
     return values.astype(jnp.promote_types(values.dtype, jnp.float32))
 
 
+def last_axis(
+    vector: Float[Array, " F"], values: Float[Array, "*shape F"]
+) -> Float[Array, "..."]:
+    """Return a vector with the number of axes of `values`, as its last axis.
+
+    Programs may set jax_numpy_rank_promotion=raise, which refuses fewer axes.
+    """
+    return jnp.expand_dims(vector, tuple(range(values.ndim - 1)))
+
+
 def add_bias(
     products: Float[Array, "*shape F"], bias: Float[Array, " F"], dtype: Any
 ) -> Float[Array, "*shape F"]:
@@ -139,7 +149,9 @@ def add_bias(
     if is_bfloat16_on_tpu(dtype):
         return bias_with_gradient_by_product(products, bias)
     # In float32, because the gradient of the bias is a sum over all tokens.
-    return (at_least_float32(products) + bias).astype(products.dtype)
+    return (at_least_float32(products) + last_axis(bias, products)).astype(
+        products.dtype
+    )
 
 
 @jax.custom_vjp
@@ -152,7 +164,9 @@ def bias_with_gradient_by_product(
     compiler's estimate that takes 2 µs, where a sum takes 59 (v5e, base, 64 rows of
     128).
     """
-    return (products.astype(jnp.float32) + bias).astype(products.dtype)
+    return (products.astype(jnp.float32) + last_axis(bias, products)).astype(
+        products.dtype
+    )
 
 
 def _bias_forward(
@@ -348,7 +362,7 @@ class LayerNorm(nn.Module):
         else:
             variance = (centred**2).mean(-1, keepdims=True)
         deviations = centred * jax.lax.rsqrt(variance + self.config.layer_norm_eps)
-        return deviations * scale + bias
+        return deviations * last_axis(scale, values) + last_axis(bias, values)
 
 
 def gelu(

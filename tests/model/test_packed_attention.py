@@ -16,7 +16,7 @@ from bert_jax.data.records import columns
 from bert_jax.data.shards import row_dtype
 from bert_jax.masking.batch import MaskedBatch, mask_tokens
 from bert_jax.model.attention import Visibility
-from bert_jax.model.bert import init_params
+from bert_jax.model.bert import compute, init_params
 from bert_jax.model.encoder import Encoder, positions_in_pairs
 from bert_jax.model.inputs import Inputs, inputs_of
 from bert_jax.tasks.pretraining.task import (
@@ -233,6 +233,29 @@ def test_rows_of_a_single_pair_carry_no_pair_numbers():
     assert inputs_of(batch).pair_ids is not None
     assert inputs_of(single).pair_ids is None
     assert draw(single).masked.inputs.pair_ids is None
+
+
+@pytest.mark.parametrize("unit", ["token", "whole_word", "span"])
+def test_a_program_may_refuse_to_promote_ranks(params, unit):
+    """By jax_numpy_rank_promotion=raise; nothing is compiled here."""
+    batch, masking = make_rows(), dataclasses.replace(MASKING, unit=unit)
+    config = dataclasses.replace(CONFIG, attention="causal")
+
+    def loss(params, key):
+        masked = mask_tokens(key, batch, masking, np.zeros(V, bool))
+        labels = jnp.asarray(batch["next_sentence_label"], jnp.int32)
+        drawn = PretrainingBatch(masked, jnp.asarray(batch["first"], jnp.int32), labels)
+        vectors = compute(config, params, "embed", masked.inputs, "mean", True)
+        token, position = masked.inputs.input_ids[0, 0], jnp.int32(3)
+        place = (token, position, T)
+        method = "next_token_scores"
+        following, _ = compute(config, params, method, *place, mutable=["cache"])
+        scores = pretraining_scores(config, params, drawn, key)
+        losses = pretraining_losses(scores, drawn, "nsp")
+        return losses["mlm_loss"][0] + vectors.sum() + following.sum()
+
+    with jax.numpy_rank_promotion("raise"):
+        jax.eval_shape(jax.grad(loss), params, jax.random.key(0))
 
 
 def test_masks_of_a_packed_row_count_all_its_pairs():
