@@ -78,8 +78,9 @@ def plain_attention(
         dropout: of the probabilities.
     """
     shape = query.shape
+    split = (num_heads, shape[2] // num_heads)  # -1 would not do for no rows
     query, key, value = (
-        heads.reshape(*heads.shape[:2], num_heads, -1) for heads in (query, key, value)
+        heads.reshape(*heads.shape[:2], *split) for heads in (query, key, value)
     )
     probabilities = attention_probabilities(query, key, visibility.matrix())
     probabilities = dropout(probabilities).astype(value.dtype)

@@ -90,6 +90,11 @@ def test_init_draws_parameters_alone():
     assert drawn.keys() == {"params"}
 
 
+def test_a_batch_of_no_rows(params):
+    rows = jax.tree.map(lambda array: array[:0], inputs())
+    assert jax.eval_shape(encode, params, *rows).shape == (0, 12, 32)
+
+
 def test_how_parameters_start(params):
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
         name = path_name(path)
