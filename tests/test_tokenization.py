@@ -251,6 +251,12 @@ def test_decode_gives_back_the_words(trained):
     assert trained.token(trained.mask_id) == "[MASK]"
 
 
+@pytest.mark.parametrize("token_id", [-100, -1, len(WORDS), np.int32(-1)])
+def test_ids_that_are_no_token_are_refused(token_id):
+    with pytest.raises(ValueError, match=rf"^id {token_id} is not .* ids are 0 to "):
+        wordpiece().decode([5, token_id])
+
+
 def test_continues_word(trained):
     table = dict(
         zip(trained.tokens(range(120)), trained.continues_word.tolist(), strict=True)

@@ -249,12 +249,21 @@ class Tokenizer:
         return self._backend.decode(self.tokens(ids))
 
     def token(self, token_id: TokenId) -> str:
-        """Return the vocabulary's entry for an id."""
+        """Return the vocabulary's entry for an id.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if not 0 <= token_id < self.vocab_size:  # -1 would be the last one
+            raise ValueError(
+                f"id {token_id} is not in the vocabulary, whose ids are 0 to "
+                f"{self.vocab_size - 1}; leave out what is no token, such as -100."
+            )
         return self._backend.tokens[token_id]
 
     def tokens(self, ids: Iterable[TokenId]) -> list[str]:
         """Return the vocabulary's entries for some ids."""
-        return [self._backend.tokens[i] for i in ids]
+        return [self.token(i) for i in ids]
 
 
 def vocabulary_file(kind: Kind) -> str:
