@@ -6,8 +6,10 @@ A file of the package's `configs/` can be named: bert-base-128 is bert_base_128.
 import ast
 import dataclasses
 import json
+import os
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, get_args
 
@@ -81,6 +83,24 @@ def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     if not isinstance(config, config_class):
         raise ValueError(
             f"{path} must bind the name config to a {config_class.__name__}."
+        )
+    return config
+
+
+def given_config(
+    config: object, config_class: type[ConfigT], read: Callable[[str], ConfigT]
+) -> ConfigT:
+    """Return a configuration as it is, and what `read` makes of a name or a path.
+
+    Raises:
+        ValueError: it is none of these; or as `read`.
+    """
+    if isinstance(config, str | os.PathLike):
+        config = read(os.fspath(config))
+    if not isinstance(config, config_class):
+        raise ValueError(
+            f"config={config!r:.80} must be a {config_class.__name__}, or the name or "
+            "the file of one."
         )
     return config
 

@@ -60,7 +60,7 @@ def examples_line(setup: FinetuningSetup) -> str:
 
 
 def finetune(
-    config: FinetuneConfig | str,
+    config: FinetuneConfig | str | os.PathLike[str],
     workdir: str | os.PathLike[str],
     cache: str | os.PathLike[str] | None = None,
     extend: bool = False,

@@ -12,7 +12,7 @@ from etils import epath
 
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
-from bert_jax.config.files import finetuning_config
+from bert_jax.config.files import finetuning_config, given_config
 from bert_jax.data.example_cache import cached_examples, content_key
 from bert_jax.distributed.collectives import is_primary
 from bert_jax.tables.memory import RowsInMemory, named_source
@@ -26,7 +26,7 @@ from bert_jax.tokenization import Tokenizer
 
 
 def chosen_config(
-    config: FinetuneConfig | str,
+    config: FinetuneConfig | str | os.PathLike[str],
     model: str | os.PathLike[str] = "",
     **sources: RowsInMemory | None,
 ) -> FinetuneConfig:
@@ -40,8 +40,7 @@ def chosen_config(
     Raises:
         ValueError: there is no such task, or a source is none of these.
     """
-    if isinstance(config, str):
-        config = finetuning_config(config)
+    config = given_config(config, FinetuneConfig, finetuning_config)
     given = {n: named_source(s, n) for n, s in sources.items() if s is not None}
     if "train" in given:  # not those of a record
         given["fingerprint"] = ""

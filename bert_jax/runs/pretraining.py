@@ -8,7 +8,7 @@ from typing import TypeVar
 import jax
 
 from bert_jax.config import PretrainConfig
-from bert_jax.config.files import load_config
+from bert_jax.config.files import given_config, load_config
 from bert_jax.config.serialization import to_dict, with_changes
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
@@ -140,7 +140,7 @@ def open_for(
 
 
 def pretrain(
-    config: PretrainConfig | str,
+    config: PretrainConfig | str | os.PathLike[str],
     workdir: str | os.PathLike[str],
     extend: bool = False,
     callbacks: Sequence[Callback] = (),
@@ -172,8 +172,9 @@ def pretrain(
         DivergedRun: gradients stayed non-finite.
     """
     with raise_on_all_processes():
-        if isinstance(config, str):
-            config = load_config(config, PretrainConfig)
+        config = given_config(
+            config, PretrainConfig, lambda path: load_config(path, PretrainConfig)
+        )
         require_loggers(config)
         Callbacks(callbacks)  # a wrong one is refused first
         require_hours(hours, extend)

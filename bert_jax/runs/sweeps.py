@@ -114,7 +114,7 @@ def with_pinned_models(
 
 
 def finetune_runs(
-    config: FinetuneConfig | str,
+    config: FinetuneConfig | str | os.PathLike[str],
     workdir: str | os.PathLike[str],
     seeds: int,
     sweep: bool = False,

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from bert_jax.cli.main import main
+from bert_jax.config import FinetuneConfig
+from bert_jax.config.files import finetuning_config, given_config
+from bert_jax.runs.finetuning_examples import chosen_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -38,6 +41,13 @@ def test_a_file_here_comes_before_a_name(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     expected = printed(["pretrain", "bert-tiny-128"], capsys)
     assert printed(["pretrain", "bert-base-128"], capsys) == expected
+
+
+def test_python_takes_a_path_of_a_configuration():
+    config = chosen_config(CONFIGS / "mrpc.py", "a")
+    assert (config.init_from, config.data.glue) == ("a", "mrpc")
+    with pytest.raises(ValueError, match="^config=.'task'.* must be a FinetuneConfig"):
+        given_config({"task": "mrpc"}, FinetuneConfig, finetuning_config)
 
 
 def test_all_are_listed_with_what_they_are_for(capsys):
