@@ -42,8 +42,11 @@ def decayed(params: Params) -> PyTree:
 
 
 def depths(params: Params) -> PyTree:
-    """Return each parameter's depth: 0 embeddings, i + 1 layer i, L + 1 a head."""
-    names = {name for name in params["encoder"] if name.startswith("layer_")}
+    """Return each parameter's depth: 0 embeddings, i + 1 layer i, L + 1 a head.
+
+    All of a model of one's own that has no encoder are a head.
+    """
+    names = {name for name in params.get("encoder", {}) if name.startswith("layer_")}
 
     def depth(path: KeyPath, _: object) -> int:
         if path[0].key != "encoder":

@@ -82,6 +82,15 @@ def test_depths_go_from_embeddings_to_heads():
     assert set(found.values()) == {0, 1, 2, 3, 4}
 
 
+@pytest.mark.parametrize("algorithm", ["adamw", "lamb", "muon"])
+def test_a_model_of_ones_own_needs_no_encoder(algorithm):
+    config = OptimizerConfig(algorithm=algorithm, warmup_steps=0)
+    optimizer, params = Optimizer(config, num_steps=1), {"mean": jnp.float32(2)}
+    state = jax.eval_shape(optimizer.init, params)
+    after, *_ = jax.eval_shape(optimizer.update, params, state, params)
+    assert after["mean"].shape == ()
+
+
 def test_each_layer_moves_a_share_of_the_one_above(params):
     """Adam's first update is 1 everywhere, whatever the size of the gradient."""
     found = updates(params, layer_decay=0.5, weight_decay=0.0)
