@@ -36,7 +36,12 @@ from bert_jax.training.report import NullReport, Report
 from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
 from bert_jax.training.start import place_fixed_params, starting_state
-from bert_jax.training.step import check_objective, evaluate, with_fixed_params
+from bert_jax.training.step import (
+    check_host_shard,
+    check_objective,
+    evaluate,
+    with_fixed_params,
+)
 
 _BATCHES_AHEAD = 2
 
@@ -171,7 +176,10 @@ class _TrainingRun:
         task, step, num_steps = self._task, self._step, self._config.num_steps
         if step < num_steps:
             params = self._state.params | self._fixed_params
-            check_objective(task, params, task.batch(step))
+            batch = task.batch(step)
+            check_objective(task, params, batch)
+            _, num_shards = host_shard(self._mesh, jax.process_index())
+            check_host_shard(task, batch, self._config.batch_size, num_shards)
         last = step if self._has_lost_patience() else num_steps
         self._clock.restart()
         return device_batches(task, step, last, self._mesh, self._clock)

@@ -261,6 +261,23 @@ def check_objective(task: Task, params: Params, batch: Batch | DeviceBatch) -> N
             )
 
 
+def check_host_shard(
+    task: Task, batch: Batch, batch_size: int, num_shards: int
+) -> None:
+    """Check that one of several hosts has its shard of the batch, and not all of it.
+
+    Raises:
+        ValueError: the shards are more rows, or fewer, than `batch_size`.
+    """
+    rows = len(next(iter(batch.values())))
+    if num_shards > 1 and rows * num_shards != batch_size:
+        raise ValueError(
+            f"{type(task).__name__}.batch returns {rows} rows on one of {num_shards} "
+            f"hosts, which share batch_size={batch_size} rows; return the shard of the "
+            "host, as DatasetBatches does with the two numbers of bert_jax.host_shard."
+        )
+
+
 _LATE = slice(-3, -2)
 """The outputs to fetch after a step: those of two batches ago, or none."""
 

@@ -18,6 +18,7 @@ from bert_jax.tasks.task import Task
 from bert_jax.training.faults import DivergedRun, check_finite
 from bert_jax.training.optimizer import Optimizer, decayed, learning_rate
 from bert_jax.training.step import (
+    check_host_shard,
     check_objective,
     initial_state,
     make_train_step,
@@ -135,6 +136,14 @@ def test_evaluation_and_counts_name_the_whole_objective(task):
         ValueError, match="UncountedTask.count returns mlm_loss and not nsp_loss, which"
     ):
         check_objective(uncounted, params, task.batch(0))
+
+
+def test_a_host_that_has_the_rows_of_all_is_refused(task, config):
+    batch, size = task.batch(0), config.batch_size
+    check_host_shard(task, batch, size, 1)
+    check_host_shard(task, batch, 2 * size, 2)
+    with pytest.raises(ValueError, match=f"{size} rows on one of 2 hosts, which share"):
+        check_host_shard(task, batch, size, 2)
 
 
 def test_a_gradient_that_is_not_finite_is_left_out(task, config):
