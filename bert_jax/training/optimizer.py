@@ -11,6 +11,7 @@ from jax.typing import DTypeLike
 from jaxtyping import Array, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
+from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.distributed.sharding import KeyPath
 from bert_jax.training.muon import muon
@@ -197,10 +198,22 @@ class Optimizer:
         return rate
 
     def freeze(self, params: Params) -> Params:
-        """Return `params` with frozen layers as constants without gradient."""
-        frozen = self.config.frozen_layers
+        """Return `params` with frozen layers as constants without gradient.
+
+        Raises:
+            ValueError: all would be frozen.
+        """
+        if not (frozen := self.config.frozen_layers):
+            return params
+        places = depths(params)
+        most = max(jax.tree.leaves(places)) - 1
+        require(
+            frozen <= most,
+            f"optimizer.frozen_layers={frozen} leaves nothing of this model to learn; "
+            f"it must be at most {most}.",
+        )
 
         def constant(values: Array, depth: int) -> Array:
             return jax.lax.stop_gradient(values) if depth <= frozen else values
 
-        return jax.tree.map(constant, params, depths(params)) if frozen else params
+        return jax.tree.map(constant, params, places)

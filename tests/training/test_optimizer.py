@@ -91,6 +91,13 @@ def test_a_model_of_ones_own_needs_no_encoder(algorithm):
     assert after["mean"].shape == ()
 
 
+def test_what_would_freeze_a_whole_model_is_refused(params):
+    optimizer = Optimizer(OptimizerConfig(frozen_layers=1), num_steps=1)
+    optimizer.freeze(params)
+    with pytest.raises(ValueError, match="^optimizer.frozen_layers=1 leaves .* most 0"):
+        optimizer.freeze({"mean": jnp.float32(2)})
+
+
 def test_each_layer_moves_a_share_of_the_one_above(params):
     """Adam's first update is 1 everywhere, whatever the size of the gradient."""
     found = updates(params, layer_decay=0.5, weight_decay=0.0)
