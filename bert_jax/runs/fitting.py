@@ -58,6 +58,7 @@ def fit(
     workdir: str | os.PathLike[str],
     tokenizer: Tokenizer,
     callbacks: Sequence[Callback] = (),
+    extend: bool = False,
 ) -> dict[str, float]:
     """Train a task of your own in `workdir`; the same call again resumes it.
 
@@ -67,6 +68,8 @@ def fit(
         config: the steps, optimizer, mesh, logging and checkpoints of the run.
         tokenizer: saved with each checkpoint.
         callbacks: objects of your own subclasses of `Callback`, called on the way.
+        extend: allow more steps or fewer, or another learning rate, than the run in
+            `workdir` had so far.
 
     Returns:
         The scores over the validation rows after the last step.
@@ -79,7 +82,7 @@ def fit(
     """
     config.require_positive("num_steps", "eval_every", "checkpoint_every")
     require_loggers(config)
-    with locked_workdir(workdir) as locked:
+    with locked_workdir(workdir, extend) as locked:
         with raise_on_all_processes():
             run = Run(
                 task=task,
@@ -89,7 +92,7 @@ def fit(
                 tokenizer=tokenizer,
                 resume=locked.resume,
                 check_lock=locked.check_lock,
-                changed=check_workdir(locked.path, config, locked.resume),
+                changed=check_workdir(locked.path, config, locked.resume, extend),
             )
         scores = final_scores(run.workdir, config, run.resume)
         if scores is None:

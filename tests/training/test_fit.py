@@ -104,6 +104,16 @@ def test_a_task_must_compute_its_objective(small_config, dataset, tmp_path):
     assert not (tmp_path / "metrics.jsonl").read_text()
 
 
+def test_a_run_of_ones_own_task_may_be_extended(counting_run, small_config, dataset):
+    config = resolve(small_config, dataset)
+    optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=3e-3)
+    config = dataclasses.replace(config, optimizer=optimizer)
+    task = CountingTask(config, dataset)
+    with pytest.raises(ValueError, match="to end or go on with these values, pass --"):
+        fit(task, config, counting_run, dataset.tokenizer)
+    assert fit(task, config, counting_run, dataset.tokenizer, extend=True)["loss"] > 0
+
+
 def test_a_workdir_holds_what_it_should(pretrained, small_config):
     names = {path.name for path in pretrained.iterdir()}
     assert names == {
