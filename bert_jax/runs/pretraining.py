@@ -12,9 +12,9 @@ from bert_jax.config.files import given_config, load_config
 from bert_jax.config.serialization import to_dict, with_changes
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
-    broadcast_from_primary,
     is_primary,
     raise_on_all_processes,
+    run_on_primary,
 )
 from bert_jax.distributed.mesh import host_shard, make_mesh
 from bert_jax.distributed.startup import check_same_options
@@ -190,8 +190,9 @@ def pretrain(
             _say_first(note, run.config, dataset)
             scores = fit_run(run, callbacks)
         drop_optimizer_states(run.workdir, run.config)
-    baseline = unigram_baseline(config, dataset) if scores and is_primary() else {}
-    return scores | broadcast_from_primary(baseline)
+    if not scores:
+        return scores
+    return scores | run_on_primary(lambda: unigram_baseline(config, dataset))
 
 
 def scored_config(run: Run[PretrainConfig]) -> PretrainConfig:

@@ -277,21 +277,24 @@ def start_scores(workdir: epath.Path) -> dict[str, float]:
 
     {}: the run's head was random, or later scores are not comparable with these.
     """
-    scores = None
-    if is_primary():
+
+    def scores() -> dict[str, float]:
         config = read_json_object(workdir / "config.json", "restore it from a copy")
         history = config.get(HISTORY, [])
-        if Resume(0, {}, history, []).incomparable_until < 0:
-            scores = read_scores(workdir / METRICS, 0)
-    return broadcast_from_primary(scores or {})
+        is_comparable = Resume(0, {}, history, []).incomparable_until < 0
+        return (is_comparable and read_scores(workdir / METRICS, 0)) or {}
+
+    return run_on_primary(scores)
 
 
 def best_scores(workdir: epath.Path) -> dict[str, float]:
     """Return the validation scores of the best checkpoint, by `metrics.jsonl`."""
-    scores = None
-    if is_primary():
+
+    def scores() -> dict[str, float]:
         best, _ = best_verified_step(workdir / CHECKPOINTS)
-        scores = None if best is None else read_scores(workdir / METRICS, best)
-        if scores is not None:
+        values = None if best is None else read_scores(workdir / METRICS, best)
+        if values is not None:
             say(f"The best checkpoint is that of step {best}.")
-    return broadcast_from_primary(scores or {})
+        return values or {}
+
+    return run_on_primary(scores)

@@ -9,10 +9,12 @@ import time
 import jax
 import numpy as np
 import pytest
+from etils import epath
 from jax.experimental import multihost_utils
 
 from bert_jax.distributed.collectives import raise_on_all_processes
 from bert_jax.distributed.startup import exit_after
+from bert_jax.runs.workdir import start_scores
 from bert_jax.terminal.messages import explain
 
 PROGRAM = """
@@ -66,3 +68,15 @@ def test_the_others_print_the_message_of_the_process_that_fails(monkeypatch, tmp
         pass
     assert "\\udcff.csv: No such file" in printed and code == 2
     assert [row[0] for row in gathered] == [1, 1], "a user's error, as its exit code"
+
+
+def test_an_end_that_fails_on_one_process_is_told_the_others(monkeypatch, tmp_path):
+    """They waited for the scores, and all ended by an abort of JAX's runtime."""
+    gathered = []
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(
+        multihost_utils, "process_allgather", lambda own: gathered.append(own) or [own]
+    )
+    with pytest.raises(FileNotFoundError, match=r"config.json is missing"):
+        start_scores(epath.Path(tmp_path))
+    assert [row[0] for row in gathered] == [1]
