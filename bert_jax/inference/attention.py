@@ -1,13 +1,14 @@
 """The attention of each head to each token of a text, and statistics of the heads."""
 
 import dataclasses
+import functools
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32
 
 from bert_jax.data.examples import build_row
 from bert_jax.inference.arguments import require_texts_or_pairs
-from bert_jax.inference.batching import compiled_attention, compute_texts
+from bert_jax.inference.batching import attention_of, compute_texts
 from bert_jax.pretrained import Model
 
 
@@ -26,15 +27,13 @@ class Attention:
 def attention(model: Model, text: str | tuple[str, str]) -> Attention:
     """Return the attention in a row of one text or two.
 
-    Warn if the row is longer than the rows of the model's last pretraining run.
-
     Raises:
         ValueError: the row is too long for the model, or `text` is something else.
     """
     ((*parts,),) = require_texts_or_pairs("text", [text])
     tokenizer = model.tokenizer
     segments = tuple(tokenizer.encode_batch(parts))
-    program = compiled_attention(model.config)
+    program = functools.partial(attention_of, model.config)
     (probabilities,) = compute_texts(program, model, [segments], batch_size=1)
     ids, _ = build_row(tokenizer, *segments)
     length = len(ids)

@@ -9,7 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -55,43 +54,18 @@ def compiled(config: BertConfig, method: str, **options: Any) -> Program:
     return jax.jit(program)
 
 
-@functools.cache
-def compiled_fill(config: BertConfig, mask_id: int, k: int, num_masks: int) -> Program:
-    """Return the program of the k best tokens at each row's first masks.
-
-    It gives their probabilities and their ids, [B, P, k] each, for P = `num_masks`; of
-    equal ones the lower id comes first. A row with fewer masks has other positions
-    after them. The whole vocabulary's scores of many texts would fill the memory.
-    """
-
-    def program(params: Params, batch: DeviceBatch) -> PyTree:
-        inputs = inputs_of_tokenized(batch)
-        no_mask = inputs.input_ids != mask_id
-        positions = jnp.argsort(no_mask, axis=1, stable=True)[:, :num_masks]
-        filled = compute(config, params, "fill", inputs, positions)
-        return jax.lax.top_k(filled, min(k, filled.shape[-1]))
-
-    return jax.jit(program)
+@functools.partial(jax.jit, static_argnums=0)
+def attention_of(config: BertConfig, params: Params, batch: DeviceBatch) -> jax.Array:
+    """Return the attention probabilities of a batch, [B, L, N, T, T]."""
+    return layer_attention(config, params, inputs_of_tokenized(batch))
 
 
-@functools.cache
-def compiled_attention(config: BertConfig) -> Program:
-    """Return the program of the attention probabilities, [B, L, N, T, T]."""
-
-    def program(params: Params, batch: DeviceBatch) -> jax.Array:
-        return layer_attention(config, params, inputs_of_tokenized(batch))
-
-    return jax.jit(program)
-
-
-@functools.cache
-def compiled_outputs(task: FinetuningTask) -> Program:
-    """Return the program of a task's outputs; the task is from `for_program`."""
-
-    def program(params: Params, batch: DeviceBatch) -> dict[str, jax.Array]:
-        return task.outputs(task.scores(params, batch))
-
-    return jax.jit(program)
+@functools.partial(jax.jit, static_argnums=0)
+def outputs_of(
+    task: FinetuningTask, params: Params, batch: DeviceBatch
+) -> dict[str, jax.Array]:
+    """Return a task's outputs for a batch; the task is from `for_program`."""
+    return task.outputs(task.scores(params, batch))
 
 
 def numbered(what: str = "text", first: int = 0) -> Iterator[str]:
@@ -107,8 +81,7 @@ def rows_of(
     """Return a row [CLS] A [SEP] or [CLS] A [SEP] B [SEP] for the ids of each text.
 
     Raise ValueError if the model takes no row so long; its message calls the texts by
-    their `names`. Warn if a row is longer than those of the model's last pretraining
-    run.
+    their `names`.
     """
     most = model.config.max_position_embeddings
     rows: list[tuple[list[int], int]] = []
@@ -126,14 +99,7 @@ def rows_of(
 
 
 def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:
-    """Warn if a row is longer than the rows that the model was trained on.
-
-    Python prints equal warnings of one place in the code once, unless it is told to
-    print all.
-
-    Args:
-        trained_length: tokens in a row of the last pretraining run; 0: unknown.
-    """
+    """Warn if a row is longer than those of the last pretraining run; 0: unknown."""
     if 0 < trained_length < num_tokens:
         warnings.warn(
             f"A text is longer than {trained_length} tokens, the rows that the model "
@@ -152,8 +118,7 @@ def compute_rows(
 ) -> list[PyTree]:
     """Return what `program` computes for each row, as finite NumPy arrays, in order.
 
-    Args:
-        advance: called with the number of rows that are done since the last call.
+    `advance` is called with the number of rows that are done since the last call.
     """
     longest = model.config.max_position_embeddings
     is_cpu = target_device().platform == "cpu"
@@ -176,11 +141,9 @@ def compute_rows(
     # Settings of a `with` block, such as the precision of products, are not seen by
     # other threads; on a CPU they do not change what is computed.
     threads = min(_CPU_THREADS, num_cores()) if is_cpu else 1
-    outputs = (
-        map(compute_batch, batches)
-        if threads == 1
-        else _map_in_threads(compute_batch, batches, threads)
-    )
+    outputs: Iterator[tuple[np.ndarray, PyTree]] = map(compute_batch, batches)
+    if threads > 1:
+        outputs = _map_in_threads(compute_batch, batches, threads)
     return by_row(counted(outputs), len(tokenized))
 
 
@@ -216,8 +179,7 @@ def compute_texts(
 ) -> list[PyTree]:
     """Return what `program` computes for the ids of each text or pair, in their order.
 
-    Args:
-        first: the number of the first text, for messages.
+    Messages count texts from `first`.
     """
     require_count("batch_size", batch_size)
     if not segments:
@@ -235,7 +197,7 @@ def example_outputs(
 ) -> SplitOutputs:
     """Return what the model computes for examples, of which there is at least one."""
     tokenized = task.tokenize(examples, model.tokenizer)
-    program = compiled_outputs(task.for_program())
+    program = functools.partial(outputs_of, task.for_program())
     progress = Progress("rows", len(tokenized), tell_terminal)
     advance = progress.advance if shows_progress else lambda _: None
     rows = compute_rows(program, model, tokenized, batch_size, advance)
@@ -263,7 +225,6 @@ class Unread:
         self._report = TextReport()
 
     def add(self, split: Split) -> None:
-        """Count tokenized examples."""
         tokenized = split.tokenized
         self._num_cut += num_cut(tokenized)
         self._num_examples += len(split.examples)

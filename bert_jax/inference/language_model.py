@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Key, PyTree
 
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
@@ -20,9 +20,7 @@ from bert_jax.inference.arguments import (
     require_texts,
 )
 from bert_jax.inference.batching import (
-    Program,
     compiled,
-    compiled_fill,
     compute_rows,
     compute_texts,
     numbered,
@@ -64,15 +62,10 @@ def require_attention(model: Model, attention: str, what: str) -> None:
 def masked_segments(
     tokenizer: Tokenizer, texts: Sequence[str], names: Sequence[str]
 ) -> list[tuple[list[int]]]:
-    """Return the ids of each text, which must hold a mask.
-
-    [MASK] and <mask> are both read as the model's mask token.
-
-    Args:
-        names: what an error calls each text.
+    """Return the ids of each text, in which [MASK] and <mask> are the mask token.
 
     Raises:
-        ValueError: a text holds none.
+        ValueError: a text, which is called by its name, holds none.
     """
     segments = []
     for what, text in zip(names, texts, strict=True):
@@ -88,6 +81,27 @@ def masked_segments(
     return segments
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _best_tokens(
+    config: BertConfig,
+    mask_id: int,
+    k: int,
+    num_masks: int,
+    params: Params,
+    batch: DeviceBatch,
+) -> PyTree:
+    """Return the k best tokens at each row's first masks: probabilities, ids [B, P, k].
+
+    Of equal ones the lower id comes first. A row with fewer masks has other positions
+    after them. The whole vocabulary's scores of many texts would fill the memory.
+    """
+    inputs = inputs_of_tokenized(batch)
+    no_mask = inputs.input_ids != mask_id
+    positions = jnp.argsort(no_mask, axis=1, stable=True)[:, :num_masks]
+    filled = compute(config, params, "fill", inputs, positions)
+    return jax.lax.top_k(filled, min(k, filled.shape[-1]))
+
+
 def fillings(model: Model, text: Any, k: int, batch_size: int) -> Any:
     """Return the k most probable tokens for each mask."""
     is_list = is_several(text)
@@ -101,7 +115,9 @@ def fillings(model: Model, text: Any, k: int, batch_size: int) -> Any:
     counts = [ids.count(tokenizer.mask_id) for (ids,) in segments]
     # A power of two: few programs are compiled.
     num_masks = 1 << (max(counts, default=1) - 1).bit_length()
-    program = compiled_fill(model.config, tokenizer.mask_id, k, num_masks)
+    program = functools.partial(
+        _best_tokens, model.config, tokenizer.mask_id, k, num_masks
+    )
     rows = compute_texts(program, model, segments, batch_size)
     filled = []
     for count, (values, ids) in zip(counts, rows, strict=True):
@@ -187,27 +203,25 @@ def generated_text(
     return tokenizer.decode(continued)
 
 
-@functools.cache
-def compiled_log_likelihood(config: BertConfig) -> Program:
-    """Return the program of each row's log probability by a causal model, [B]."""
+@functools.partial(jax.jit, static_argnums=0)
+def _log_likelihoods(
+    config: BertConfig, params: Params, batch: DeviceBatch
+) -> Float[Array, " B"]:
+    """Return each row's log probability by a causal model."""
+    inputs = inputs_of_tokenized(batch)
+    hidden = compute(config, params, "__call__", inputs)
+    # The tokens after [CLS], without the last one, [SEP].
+    is_counted = inputs.attention_mask[:, 2:]
 
-    def program(params: Params, batch: DeviceBatch) -> Float[Array, " B"]:
-        inputs = inputs_of_tokenized(batch)
-        hidden = compute(config, params, "__call__", inputs)
-        # The tokens after [CLS], without the last one, [SEP].
-        is_counted = inputs.attention_mask[:, 2:]
+    def of_row(row: tuple[Array, Array, Array]) -> Float[Array, ""]:
+        # One row at a time: its scores are T x V numbers.
+        states, ids, counted = row
+        scores = compute(config, params, "masked_lm_scores", states[None], None)
+        logs = jax.nn.log_softmax(scores[0])
+        own = jnp.take_along_axis(logs, ids[1:, None], axis=-1)[:-1, 0]
+        return (own * counted).sum()
 
-        def of_row(row: tuple[Array, Array, Array]) -> Float[Array, ""]:
-            # One row at a time: its scores are T x V numbers.
-            states, ids, counted = row
-            scores = compute(config, params, "masked_lm_scores", states[None], None)
-            logs = jax.nn.log_softmax(scores[0])
-            own = jnp.take_along_axis(logs, ids[1:, None], axis=-1)[:-1, 0]
-            return (own * counted).sum()
-
-        return jax.lax.map(of_row, (hidden, inputs.input_ids, is_counted))
-
-    return jax.jit(program)
+    return jax.lax.map(of_row, (hidden, inputs.input_ids, is_counted))
 
 
 def log_likelihoods(model: Model, texts: Sequence[str], batch_size: int) -> list[float]:
@@ -215,25 +229,22 @@ def log_likelihoods(model: Model, texts: Sequence[str], batch_size: int) -> list
     require_head(model, "masked_lm", "log_likelihood")
     require_attention(model, "causal", "log_likelihood")
     segments = [(ids,) for ids in model.tokenizer.encode_batch(texts)]
-    program = compiled_log_likelihood(model.config)
+    program = functools.partial(_log_likelihoods, model.config)
     return [float(v) for v in compute_texts(program, model, segments, batch_size)]
 
 
-@functools.cache
-def compiled_masked_likelihood(config: BertConfig, mask_id: int) -> Program:
-    """Return the program of the log probability of each row's label at its mask."""
-
-    def program(params: Params, batch: DeviceBatch) -> Float[Array, " B"]:
-        inputs = inputs_of_tokenized(batch)
-        position = (inputs.input_ids == mask_id).argmax(axis=1)
-        hidden = compute(config, params, "__call__", inputs)
-        place = position[:, None]
-        scores = compute(config, params, "masked_lm_scores", hidden, place)[:, 0]
-        label = jnp.maximum(batch["label"], 0)[:, None]
-        logs = jax.nn.log_softmax(scores)
-        return jnp.take_along_axis(logs, label, axis=1)[:, 0]
-
-    return jax.jit(program)
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _masked_likelihoods(
+    config: BertConfig, mask_id: int, params: Params, batch: DeviceBatch
+) -> Float[Array, " B"]:
+    """Return the log probability of each row's label at its mask."""
+    inputs = inputs_of_tokenized(batch)
+    place = (inputs.input_ids == mask_id).argmax(axis=1)[:, None]
+    hidden = compute(config, params, "__call__", inputs)
+    scores = compute(config, params, "masked_lm_scores", hidden, place)[:, 0]
+    label = jnp.maximum(batch["label"], 0)[:, None]
+    logs = jax.nn.log_softmax(scores)
+    return jnp.take_along_axis(logs, label, axis=1)[:, 0]
 
 
 def pseudo_log_likelihoods(
@@ -244,7 +255,7 @@ def pseudo_log_likelihoods(
     require_attention(model, "bidirectional", "pseudo_log_likelihood")
     require_count("batch_size", batch_size)
     mask_id = model.tokenizer.mask_id
-    program = compiled_masked_likelihood(model.config, mask_id)
+    program = functools.partial(_masked_likelihoods, model.config, mask_id)
     totals = []
     for number, ids in enumerate(model.tokenizer.encode_batch(texts)):
         masked = [(ids[:i] + [mask_id] + ids[i + 1 :],) for i in range(len(ids))]
