@@ -1,6 +1,5 @@
 """A matrix as an .npy file, written a part at a time."""
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +11,9 @@ _HEADER_BYTES = 128
 
 
 def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
-    """Write rows of float32 as an .npy file; one part at a time is in memory.
+    """Write arrays [N, width] as the rows of one .npy file, float32, atomically.
 
-    The file is written completely or not at all.
-
-    Args:
-        parts: arrays [N, width].
-
-    Raises:
-        OSError: it cannot be written.
+    One part at a time is in memory.
     """
     num_rows = 0
     with atomic_file(path) as temporary:
@@ -34,14 +27,8 @@ def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
                 num_rows += len(part)
             with name_path_in_errors(path):
                 file.seek(0)
-                file.write(_header(num_rows, width))
+                shape = num_rows, width
+                fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, fields)
+                assert file.tell() == _HEADER_BYTES
                 file.flush()
-
-
-def _header(num_rows: int, width: int) -> bytes:
-    """Return the header of an .npy file of float32 [num_rows, width]."""
-    header = io.BytesIO()
-    fields = {"descr": "<f4", "fortran_order": False, "shape": (num_rows, width)}
-    np.lib.format.write_array_header_1_0(header, fields)
-    assert header.tell() == _HEADER_BYTES
-    return header.getvalue()

@@ -95,7 +95,11 @@ def search_files(
     else:
         rankings, left_out = first_lists(collection, request)
         notes += [f"{request.run}: {note}, left out." for note in left_out]
-    notes += _self_note(collection, request)
+    if same := not_found_for_themselves(collection, request):
+        notes.append(
+            f"{request.input}: {counted(same, 'queries')} that are documents, too, do "
+            "not find themselves; --no-ignore-identical-ids lets them."
+        )
     rankings = first_of_each(rankings, request)
     if reranker is not None:
         rankings = rerank(reranker, collection, rankings, request.batch_size)
@@ -156,7 +160,7 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
     if request.corpus_vectors:
         vectors = stored_vectors(bert, collection, request)
     # One more, in the place of the document that is the query.
-    without = request.ignore_identical_ids and not_found_for_themselves(collection)
+    without = not_found_for_themselves(collection, request)
     hits = bert.search(
         list(collection.queries.values()),
         vectors,
@@ -174,20 +178,12 @@ def search_collection(collection: Collection, request: SearchRequest) -> Ranking
     return rankings
 
 
-def not_found_for_themselves(collection: Collection) -> list[str]:
-    """Return the ids that a query and a document share."""
-    return [query for query in collection.queries if query in collection.corpus]
-
-
-def _self_note(collection: Collection, request: SearchRequest) -> list[str]:
-    """Return a line on the queries that do not find themselves, if there are any."""
-    same = not_found_for_themselves(collection) if request.ignore_identical_ids else []
-    if not same:
-        return []
-    return [
-        f"{request.input}: {counted(same, 'queries')} that are documents, too, do not "
-        "find themselves; --no-ignore-identical-ids lets them."
-    ]
+def not_found_for_themselves(
+    collection: Collection, request: SearchRequest
+) -> list[str]:
+    """Return the ids of queries that are documents, too, and not to be found."""
+    own = [query for query in collection.queries if query in collection.corpus]
+    return own if request.ignore_identical_ids else []
 
 
 def first_of_each(rankings: Rankings, request: SearchRequest) -> Rankings:
@@ -205,8 +201,7 @@ def stored_vectors(
 ) -> np.ndarray:
     """Return the vectors of the corpus that a directory keeps; make them if it is new.
 
-    Raises:
-        ValueError: they are of another model, prompt or corpus.
+    Raise ValueError if they are of another model, prompt or corpus.
     """
     option = "--corpus-vectors"
     directory = Path(local_output(request.corpus_vectors))

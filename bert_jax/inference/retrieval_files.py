@@ -111,11 +111,7 @@ def counted(names: Sequence[str], what: str) -> str:
 
 
 def read_judgements(path: Path) -> Relevance:
-    """Return the grades of BEIR's three columns, or of the four of TREC.
-
-    Raises:
-        ValueError: a line has another form, or judges a document again.
-    """
+    """Return the grades of BEIR's three columns, or of the four of TREC."""
     relevance: Relevance = {}
     for number, fields in _fields(path):
         if number == 1 and fields[-1] == "score":
@@ -141,12 +137,7 @@ def read_judgements(path: Path) -> Relevance:
 
 
 def read_run(path: Path) -> Rankings:
-    """Return the lists of TREC's run file: query, Q0, document, rank, score, name.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line has another form, or lists a document again.
-    """
+    """Return the lists of TREC's run file: query, Q0, document, rank, score, name."""
     require_file(path, "name a run file of TREC's form.")
     rankings: Rankings = {}
     for number, fields in _fields(path):
