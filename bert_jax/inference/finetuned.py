@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from bert_jax.config import BertConfig, ExamplesConfig
-from bert_jax.config.model import Params
 from bert_jax.inference.arguments import (
     is_several,
     one_or_several,
@@ -23,7 +22,6 @@ from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.answers.spans import require_null_answers
 from bert_jax.tasks.kinds import finetuning_task, task_name_of
 from bert_jax.tasks.predictions import Prediction
-from bert_jax.tokenization import Tokenizer
 
 TextOrPair: TypeAlias = str | tuple[str, str]
 
@@ -32,8 +30,6 @@ class FinetunedPredictor:
     """Predictions of a fine-tuned model, with the attributes of `Predictor`."""
 
     config: BertConfig
-    params: Params
-    tokenizer: Tokenizer
     data: ExamplesConfig
 
     @property
@@ -106,8 +102,7 @@ class FinetunedPredictor:
         if null_threshold is not None:
             require_null_answers(self.config, f"null_threshold={null_threshold}")
             data = dataclasses.replace(data, null_threshold=null_threshold)
-        kind, method = "question-answering", "answer"
-        answers = self._predict(rows, kind, method, batch_size, data)
+        answers = self._predict(rows, "question-answering", "answer", batch_size, data)
         return answers if several else answers[0]
 
     def choose(
@@ -130,13 +125,7 @@ class FinetunedPredictor:
         batch_size: int,
         data: ExamplesConfig | None = None,
     ) -> list[Prediction]:
-        """Return the predictions for rows of texts.
-
-        Args:
-            kind: how the name of the model's task must begin.
-            method: for messages.
-            data: how rows are read; None: as in the fine-tuning.
-        """
+        """Return predictions by a model of a task whose name begins with `kind`."""
         require_count("batch_size", batch_size)
         name = task_name_of(self.config)
         if not name.startswith(kind):
