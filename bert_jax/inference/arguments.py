@@ -73,11 +73,9 @@ def require_texts(name: str, values: object) -> list[str]:
 
 
 def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
-    """Return each value as a tuple of one text or two.
+    """Return each value as a tuple of one text or two; raise ValueError for a mixture.
 
-    Raises:
-        ValueError: they are not an ordered collection; one is neither a text nor a
-            pair; some are pairs, and some are not.
+    An ordered collection of other things is refused, too.
     """
     examples: list[tuple[str, ...]] = []
     for i, value in enumerate(_as_list(name, values)):
@@ -102,14 +100,7 @@ def require_texts_or_pairs(name: str, values: object) -> list[tuple[str, ...]]:
 def require_two_sides(
     first: object, second: object, names: tuple[str, str] = ("first", "second")
 ) -> list[tuple[str, str]]:
-    """Return the pairs of two texts, or of two lists of as many texts.
-
-    Args:
-        names: of the two arguments, for messages.
-
-    Raises:
-        ValueError: they are neither.
-    """
+    """Return the pairs of two texts, or of two lists of as many; else ValueError."""
     if not is_several(first):
         return [(require_text(names[0], first), require_text(names[1], second))]
     sides = require_texts(names[0], first), require_texts(names[1], second)

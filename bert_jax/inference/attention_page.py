@@ -63,23 +63,12 @@ def attention_page(
 def write_attention_page(
     models: Mapping[str, Predictor], text: str, path: Path, max_bytes: int = MAX_BYTES
 ) -> None:
-    """Write a page of the attention of each layer and head in `text`.
-
-    Args:
-        models: by name; several stand side by side.
-        max_bytes: limit of the number of probabilities.
-
-    Raises:
-        ValueError: the text is too long for a model, or for a page.
-        OSError: the page cannot be written.
-    """
+    """Write a page of the attention of loaded models, side by side, by their names."""
     require_output_file(path, SUFFIX)
     require_text("attention", text)
     lengths = [len(bert.tokenizer.encode(text).ids) + 2 for bert in models.values()]
-    heads = [
-        bert.config.num_hidden_layers * bert.config.num_attention_heads
-        for bert in models.values()
-    ]
+    configs = [bert.config for bert in models.values()]
+    heads = [c.num_hidden_layers * c.num_attention_heads for c in configs]
     size = sum(n * length**2 for n, length in zip(heads, lengths, strict=True))
     limit = math.isqrt(max_bytes // sum(heads))
     if size > max_bytes:
@@ -101,7 +90,6 @@ def model_data(name: str, bert: Predictor, text: str) -> JsonObject:
     shown = attention(bert.model, text)
     num_layers, num_heads, _, _ = shown.probabilities.shape
     rounded = np.round(shown.probabilities * 255).astype(np.uint8)
-    statistics = head_statistics(shown)
     num_tokens, is_causal = len(shown.tokens), bert.config.attention == "causal"
     num_seen = np.arange(1, num_tokens + 1) if is_causal else num_tokens
     return {
@@ -112,7 +100,8 @@ def model_data(name: str, bert: Predictor, text: str) -> JsonObject:
         "heads": num_heads,
         "probabilities": base64.b64encode(rounded.tobytes()).decode(),
         "statistics": {
-            key: values.round(4).tolist() for key, values in statistics.items()
+            key: values.round(4).tolist()
+            for key, values in head_statistics(shown).items()
         },
         # The mean entropy, in nats, if each token attends evenly to all it sees.
         "evenly": f"{np.log(num_seen).mean():.2f}",

@@ -23,12 +23,8 @@ def filled_texts(
 ) -> Iterator[str]:
     """Yield what the model at `path` fills in each text: lines to read, or JSON.
 
-    Args:
-        texts: the texts; none: the lines of standard input, without blank ones.
-        report: takes a line on each text that has no mask or is too long.
-
-    Raises:
-        ValueError: the model fills no masks.
+    Without texts, they are the lines of standard input that are not blank. `report`
+    takes a line on each text that has no mask or is too long.
     """
     bert = load(path)
     bert.fill_mask([], top_k=top_k)  # may refuse the model, before a text is typed

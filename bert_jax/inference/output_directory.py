@@ -33,9 +33,6 @@ def locked_directory(directory: Path, option: str = "--output") -> Iterator[None
     If the block fails before any output, the directory is left as it was, because the
     next call may have other options.
 
-    Args:
-        option: names the directory.
-
     Raises:
         FileExistsError: another process writes there.
         ValueError: it is a file.
@@ -66,9 +63,6 @@ def require_same_job(
     """Write the record of the job, or check that it is the one in the directory.
 
     Return that in the directory, in which `INPUTS` are the marks of the files.
-
-    Args:
-        option: names the directory.
 
     Raises:
         ValueError: the directory is of another job, or holds other files.

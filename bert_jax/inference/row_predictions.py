@@ -65,18 +65,9 @@ class Request:
 
 
 class RowPredictor:
-    """A fine-tuned model, and what a request wants of it.
-
-    Attributes:
-        model: the model, placed on the device.
-    """
+    """A fine-tuned model, placed on the device, and what a request wants of it."""
 
     def __init__(self, request: Request) -> None:
-        """Load the model.
-
-        Raises:
-            ValueError: the model was never fine-tuned, or its task has no threshold.
-        """
         require_batch_size(request.batch_size)
         self.request = request
         self.model = load_pretrained(request.checkpoint).placed()
@@ -92,9 +83,6 @@ class RowPredictor:
 
     def check(self, source: str, kind: str = ".jsonl") -> int:
         """Return the number of rows of a file, before any is computed.
-
-        Args:
-            kind: the suffix of the output.
 
         Raises:
             ValueError: rows cannot be used and may not be left out, or all cannot; or
@@ -113,13 +101,7 @@ class RowPredictor:
         """Yield chunks of predictions, in the order of the rows, after copied columns.
 
         A field of the prediction whose name a copied column has, gets the prefix
-        `predicted_`. A damaged row has null in each field.
-
-        Args:
-            errors: counts the rows.
-
-        Raises:
-            ValueError: a row cannot be used and may not be left out, or all cannot.
+        `predicted_`. A damaged row has null in each field, if it may be left out.
         """
         entries: list[tuple[JsonObject, Example | None]] = []
         nothing: Prediction | None = None
@@ -213,14 +195,7 @@ def prediction_rows(
     """Yield chunks of predictions for the rows of a request's source.
 
     A file is checked before anything is computed. The lines of standard input are not,
-    since they may come one by one.
-
-    Args:
-        tell: takes lines that say how far it is.
-        kind: the suffix of the output.
-
-    Raises:
-        ValueError: as `RowPredictor`, `check` and `predict`.
+    since they may come one by one. `tell` takes lines that say how far it is.
     """
     predictor, source = RowPredictor(request), request.source
     errors, num_rows = RowErrors(display_name(source)), 0

@@ -55,11 +55,7 @@ def similarities(
     second: Float[np.ndarray, "B _"],
     similarity: Similarity = "cosine",
 ) -> Float[np.ndarray, "A B"]:
-    """Return the cosine or the dot product of each two vectors, in float32.
-
-    Raises:
-        ValueError: the vectors are not equally long, or one holds NaN or infinity.
-    """
+    """Return the cosine or the dot product of each two vectors, in float32."""
     require_same_width({"a": first.shape[1], "b": second.shape[1]})
     a, b = jax.device_put((_finite("a", first), _finite("b", second)))
     return np.asarray(_compare(_prepare(a, similarity), b, similarity))
@@ -126,11 +122,7 @@ def _hits(best: list[Best], num_queries: int, k: int) -> Hits:
 def _finite(
     name: str, vectors: np.ndarray, first: int = 0
 ) -> Float32[np.ndarray, "N D"]:
-    """Return the vectors in float32; raise ValueError if one is not finite there.
-
-    Args:
-        first: the number of the first, for the message.
-    """
+    """Return the vectors in float32; raise ValueError if one is not finite there."""
     # float64 may hold more than the device. A sum is finite only if each number is; it
     # is the quicker check.
     with np.errstate(over="ignore", invalid="ignore"):
@@ -174,10 +166,7 @@ def _merge(
 ) -> Best:
     """Return the best of those so far and of a block of the corpus.
 
-    Args:
-        queries: prepared.
-        start: the number of the block's first vector.
-        num_rows: the number of its vectors; the others are padding.
+    The block begins with vector `start` of the corpus; after `num_rows` it is padding.
     """
     scores, rows = best
     k = scores.shape[1]

@@ -17,11 +17,7 @@ def corpus_texts(
 ) -> dict[int, str]:
     """Return the texts of a table, or of lines, by their rows, which count from 1.
 
-    Empty ones are left out, and counted.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a row has no such column, or all are empty.
+    Empty ones are left out, and counted; raise ValueError if all are empty.
     """
     texts, num_empty = {}, 0
     for number, row in enumerate(source_rows(corpus, text_column, delimiter), 1):
@@ -46,14 +42,7 @@ def text_search_lines(
 ) -> Iterator[str]:
     """Yield for each query the query, and its nearest texts: similarity, row, text.
 
-    Args:
-        model: a path or a name.
-        texts: the texts to search, by the numbers of their rows.
-        prompts: of the queries and of the texts; None: the model's.
-
-    Raises:
-        FileNotFoundError: there is no such model.
-        ValueError: as `Predictor.search`.
+    The texts are by the numbers of their rows. A prompt of None is the model's.
     """
     bert = load(model)
     bert.embedding = with_cut(bert.embedding, bert.config)

@@ -59,9 +59,6 @@ def most_probable(
     """Return predictions with the k most probable classes alone, the best first.
 
     Of equally probable ones the first stays; with k=0 all stay.
-
-    Raises:
-        ValueError: `k` is below 0, or the model has no classes of texts.
     """
     require_top_k(model, k)
     if not k:

@@ -27,11 +27,7 @@ def params_fingerprint(params: Params) -> str:
 
 
 def vector_record(model: Model, embedding: Embedding, prompt: str | None) -> JsonObject:
-    """Return what similarities of a model's vectors depend on, as JSON values.
-
-    Args:
-        prompt: a text, or the name of one of the model's prompts.
-    """
+    """Return what similarities of a model's vectors depend on, as JSON values."""
     # A cosine does not depend on the vectors' lengths.
     is_dot = embedding.similarity == "dot"
     lengths = {"normalize": embedding.normalize} if is_dot else {}
@@ -51,10 +47,6 @@ def require_same_vectors(
     """Raise ValueError unless stored vectors can be compared with a model's own.
 
     Only of a memory map whose file has a record beside it, this is known.
-
-    Args:
-        name: of the argument.
-        own: returns the model's `vector_record`.
     """
     file = getattr(vectors, "filename", None)
     path = Path(file).parent / JOB if file is not None else None

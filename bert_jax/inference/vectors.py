@@ -74,11 +74,7 @@ class Embedder:
         progress: Progress | None = None,
         name: str = "",
     ) -> Float[np.ndarray, "N D"]:
-        """Return the vectors of texts, by what `prepared` returned.
-
-        Args:
-            name: of the texts, for messages.
-        """
+        """Return the vectors of texts, by what `prepared` returned."""
         before, program = prepared
         limit = self.embedding.max_tokens
         most = sys.maxsize if limit is None else limit - 2  # without [CLS] and [SEP]
@@ -123,9 +119,7 @@ class Embedder:
     ) -> Side:
         """Check texts or vectors, before anything is computed.
 
-        Args:
-            name: of the argument, for messages.
-            prompt: a text or a name; None: the first of `prompts` that the model has.
+        A prompt is a text or a name; None: the first of `prompts` that the model has.
         """
         if prompt is None:
             prompt = self.embedding.first_prompt(prompts)
@@ -147,14 +141,7 @@ class Embedder:
     def vectors(
         self, sides: Sequence[Side], batch_size: int, progress: bool = False
     ) -> list[Float[np.ndarray, "_ D"]]:
-        """Return vectors as they are, and embed texts.
-
-        Args:
-            progress: print how far it is.
-
-        Raises:
-            ValueError: the vectors of the two sides would differ in length.
-        """
+        """Return vectors as they are, and embed texts; both must be equally long."""
         require_count("batch_size", batch_size)
         width = self.model.config.hidden_size
         by_name = {
