@@ -51,11 +51,10 @@ class Comparison:
         if difference is None or difference <= MAX_DIFFERENCE:
             return ""
         name = max(self.outputs, key=self.outputs.__getitem__)
-        library, version = list(self.versions.items())[-1]
         return (
-            f"{name} differs from {library} {version} by "
-            f"{difference:.2g} on one batch, but rounding gives {MAX_DIFFERENCE:g} at "
-            "most; find the cause before you use the model."
+            f"{name} differs from {self._library} by {difference:.2g} on one batch, "
+            f"but rounding gives {MAX_DIFFERENCE:g} at most; find the cause before you "
+            "use the model."
         )
 
     @property
@@ -63,8 +62,11 @@ class Comparison:
         """The largest difference, or why there is none, in a few words."""
         if self.largest_difference is None:
             return f"not compared, because {self.reason}"
-        library, version = list(self.versions.items())[-1]
-        return f"{library} {version} differs by {self.largest_difference:.1g} at most"
+        return f"{self._library} differs by {self.largest_difference:.1g} at most"
+
+    @property
+    def _library(self) -> str:
+        return " ".join([*self.versions.items()][-1])
 
 
 NOT_COMPARED = Comparison(reason="not requested")
@@ -75,10 +77,6 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
 
     If transformers cannot load them, the result has the reason, and no error is
     raised: our own checks have accepted the files.
-
-    Args:
-        directory: config.json and safetensors of the model.
-        params: the parameters that we read.
     """
     missing = [n for n in LIBRARIES if importlib.util.find_spec(n) is None]
     if missing:
@@ -186,11 +184,7 @@ def transformers_outputs(
 def _arguments(
     family: FamilyFormat, config: Any, inputs: dict[str, Any]
 ) -> dict[str, Int[np.ndarray, "B T"]]:
-    """Return the arguments of transformers' model.
-
-    Args:
-        config: of transformers' model.
-    """
+    """Return the arguments of transformers' model, which has this `config`."""
     ids, segments, mask = inputs.values()
     arguments = {"input_ids": ids, "attention_mask": mask}
     if family.has_segments:

@@ -53,20 +53,11 @@ def export_huggingface(
 ) -> tuple[tuple[Leaf, ...], Comparison, TokenizerDifferences]:
     """Write a model for transformers atomically.
 
-    Args:
-        source: a model, or a path for `load_pretrained`.
-        output: a directory that is new or empty.
-        license: of the model, for its card; "": that of the model that it was made of.
-        language: codes of its languages, in the same way.
+    Args and errors are those of `save`.
 
     Returns:
         The target of each parameter, the differences of transformers' outputs, and
         those of its tokenizer.
-
-    Raises:
-        FileNotFoundError: there is no model.
-        FileExistsError: `output` exists and is not an empty directory.
-        ValueError: the source is damaged, or transformers does not support the model.
     """
     model, left_out = with_class_of_family(load_pretrained(source).in_target_units())
     origin = origin_of(model).stated(license, language)
@@ -130,19 +121,13 @@ def write_tokenizer(model: Model, directory: epath.Path) -> TokenizerDifferences
 
 
 def max_tokens(model: Model) -> int:
-    """Return the length to which texts are cut, [CLS] and [SEP] included.
-
-    That is the model's own length, or else all of its positions.
-    """
+    """Return the length to which texts are cut, [CLS] and [SEP] included."""
     positions = model.config.max_position_embeddings
     return min(model.own_length or positions, positions)
 
 
 def input_names(config: BertConfig) -> list[str]:
-    """Return the names of the model's inputs; one segment needs no input of its own.
-
-    Models without a second segment have one row of segments (folding.py).
-    """
+    """Return the names of the model's inputs; one segment needs no input of its own."""
     segments = ["token_type_ids"] * (config.type_vocab_size > 1)
     return ["input_ids", *segments, "attention_mask"]
 
@@ -205,11 +190,7 @@ def table_sizes(tensors: dict[str, Float32[np.ndarray, "..."]]) -> dict[str, int
 def huggingface_config(
     config: BertConfig, pad_id: int, sizes: Mapping[str, int]
 ) -> JsonObject:
-    """Return the content of config.json.
-
-    Args:
-        sizes: of tables, where they are others than the configuration's.
-    """
+    """Return the content of config.json, with `sizes` in place of the model's."""
     family = FAMILIES[config.family]
     fields = {name: getattr(config, name) for name in (*SIZES, *RATES, "hidden_act")}
     fields |= sizes
@@ -240,11 +221,8 @@ def huggingface_config(
 def require_parameters(model: Model, extra: bool = False) -> list[Name]:
     """Return the names of the parameters of a model with this head.
 
-    Args:
-        extra: the model may have others, which a task of one's own has added.
-
-    Raises:
-        ValueError: the model lacks some of them, or has others.
+    Raise ValueError if the model lacks some of them, or has others, which with `extra`
+    a task of one's own may have added.
     """
     names = names_of(model.config, pooler="pooler" in model.params)
     ours, own = {n.ours for n in names}, set(flatten_dict(model.params, sep="/"))

@@ -22,11 +22,7 @@ MAX_POSITIONS = 1 << 20
 
 
 def read_words(path: str) -> list[str]:
-    """Return the words of a file, one per line; blank lines are skipped.
-
-    Raises:
-        ValueError: there are none, or the file is not UTF-8.
-    """
+    """Return the words of a file, one per line; blank lines are skipped."""
     try:
         lines = epath.Path(path).read_bytes().decode().splitlines()
     except UnicodeDecodeError as error:
@@ -45,10 +41,6 @@ def split_words(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[in
     """Return the ids of the pieces of each word, by the word after normalization.
 
     Words that are a single token already are left out.
-
-    Raises:
-        ValueError: the vocabulary is not WordPiece, the tokenizer splits a word into
-            several words, or a word has characters that the vocabulary lacks.
     """
     if tokenizer.kind != "wordpiece":
         raise ValueError(
@@ -67,13 +59,11 @@ def split_words(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[in
         encoding = tokenizer.encode(word)
         ids = encoding.ids.tolist()
         if tokenizer.unk_id in ids or not ids:
-            limit = tokenizer.word_limit
-            is_long = limit and len(word) > limit
-            reason = (
-                f"is longer than the {limit} characters of a word that it reads"
-                if is_long
-                else "holds characters that the vocabulary lacks"
-            )
+            reason = "holds characters that the vocabulary lacks"
+            if (limit := tokenizer.word_limit) and len(word) > limit:
+                reason = (
+                    f"is longer than the {limit} characters of a word that it reads"
+                )
             raise ValueError(f"word {word!r:.80} {reason}; leave it out.")
         if not encoding.continues[1:].all() or encoding.continues[0]:
             raise ValueError(
@@ -107,11 +97,7 @@ def add_words(model: Model, pieces: dict[str, list[int]]) -> Model:
 
 
 def add_positions(model: Model, num_positions: int) -> Model:
-    """Return the model with copies of its positions (Beltagy et al. 2020, §5).
-
-    Raises:
-        ValueError: the model has as many already, or they are over `MAX_POSITIONS`.
-    """
+    """Return the model with copies of its positions (Beltagy et al. 2020, §5)."""
     old = model.config.max_position_embeddings
     if not old < num_positions <= MAX_POSITIONS:
         raise ValueError(

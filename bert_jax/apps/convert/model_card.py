@@ -8,7 +8,6 @@ from etils import epath
 
 from bert_jax.apps.convert.origin import Origin
 from bert_jax.checkpoints.steps import CHECKPOINTS
-from bert_jax.config.embedding import Embedding
 from bert_jax.formats.imported import RECEIPT
 from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.pretrained import Model
@@ -84,11 +83,7 @@ _PAIR_OBJECTIVES = {
 
 
 def model_card(model: Model, architecture: str, max_tokens: int, origin: Origin) -> str:
-    """Return the card, with what the checkpoint records about its training.
-
-    Args:
-        max_tokens: longer texts are cut to it.
-    """
+    """Return the card, with what the checkpoint records about its training."""
     directory, c = model.directory.absolute(), model.config
     casing = "cased" if model.tokenizer.cased else "uncased"
     run = directory.parent.parent if directory.parent.name == CHECKPOINTS else None
@@ -174,17 +169,14 @@ def _parts(model: Model) -> JsonObject:
         facts["Pooler"] = (
             "none; transformers initializes one at random when it loads the model"
         )
-    if model.embedding is not None:
-        facts["Vectors of texts"] = _describe_embedding(model.embedding)
+    if (embedding := model.embedding) is not None:
+        about = f"{embedding.pooling} pooling{', of length 1' * embedding.normalize}"
+        if lost := embedding.unsupported:
+            about = f"{lost}, which bert_jax neither computes nor exports"
+        facts["Vectors of texts"] = about
     if c.labels:
         facts["Classes"] = " ".join(", ".join(c.labels).replace("|", r"\|").split())
     return facts
-
-
-def _describe_embedding(embedding: Embedding) -> str:
-    if embedding.unsupported:
-        return f"{embedding.unsupported}, which bert_jax neither computes nor exports"
-    return f"{embedding.pooling} pooling{', of length 1' * embedding.normalize}"
 
 
 def _training(model: Model, run: epath.Path | None) -> JsonObject:

@@ -47,19 +47,11 @@ def export_onnx(
 ) -> tuple[tuple[str, ...], Comparison, TokenizerDifferences]:
     """Write a model as ONNX atomically, with its tokenizer and a README.
 
-    Args:
-        source: a model, or a path for `load_pretrained`.
-        output: a directory that is new or empty.
+    Args and errors are those of `save`; raise ValueError, too, if onnx is missing.
 
     Returns:
         The names of the outputs, the differences that ONNX Runtime's outputs have, and
         those of the tokenizer.
-
-    Raises:
-        FileNotFoundError: there is no model.
-        FileExistsError: `output` exists and is not an empty directory.
-        ValueError: the source is damaged, its vocabulary has no `tokenizer.json`, or
-            onnx is missing.
     """
     if importlib.util.find_spec("onnx") is None:
         raise ValueError(

@@ -83,12 +83,7 @@ class Graph:
         return name
 
     def op(self, kind: str, *inputs: str, at: str, **attributes: Any) -> str:
-        """Add a node, and return the name of its only output.
-
-        Args:
-            kind: the operator.
-            at: the path of the node's module.
-        """
+        """Add a node of an operator to the module at a path; return its output."""
         import onnx
 
         name, number = f"{at}/{kind}", 0
@@ -104,15 +99,9 @@ class Graph:
     def write(
         self, directory: epath.Path, max_inline_bytes: int = MAX_INLINE_BYTES
     ) -> None:
-        """Write the model, and check the file that it is in.
+        """Write the model to `model.onnx`, and check that file.
 
-        Args:
-            directory: gets `model.onnx`.
-            max_inline_bytes: if the parameters have more bytes, they are written beside
-                it, to `model.onnx_data`.
-
-        Raises:
-            OSError: the disk is full.
+        Parameters of more than `max_inline_bytes` are in `model.onnx_data`.
         """
         import onnx
 

@@ -22,6 +22,12 @@ inputs = {{
 {results} = session.run(None, inputs)
 {use}
 """
+_VALUES = {
+    "input_ids": "ids",
+    "attention_mask": "attention_mask",
+    "token_type_ids": "type_ids",
+}
+"""The attribute of an encoding that is the value of an input."""
 _TWO = '["The first text.", "Another one."]'
 _LABELS = (
     'config = json.loads(pathlib.Path("config.json").read_text())\n'
@@ -32,14 +38,10 @@ _LABELS = (
 def readme(
     config: BertConfig, tokenizer: Tokenizer, max_tokens: int, outputs: dict[str, Dims]
 ) -> str:
-    """Return the page.
-
-    Args:
-        max_tokens: longer texts are cut to it.
-        outputs: of the graph, by their names.
-    """
+    """Return the page of a graph with these outputs, which cuts longer texts."""
     texts, use = _example(config, outputs, tokenizer.mask_token)
     libraries = ["json", "pathlib"] if "json." in use else []
+    pairs = [f'("{name}", "{_VALUES[name]}")' for name in input_names(config)]
     program = PROGRAM.format(
         libraries=", ".join([*libraries, "numpy", "onnxruntime", "tokenizers"]),
         tokenizer=TOKENIZER_JSON,
@@ -48,7 +50,7 @@ def readme(
         pad_id=tokenizer.pad_id,
         pad_token=tokenizer.special_names["[PAD]"],
         texts=texts,
-        inputs=_inputs(config),
+        inputs=f"[{', '.join(pairs)}]",
         choices="[None]" if config.head == "multiple_choice" else "",
         results=", ".join(outputs) if len(outputs) > 1 else f"({next(iter(outputs))},)",
         use=use,
@@ -74,14 +76,6 @@ Run it in this directory, with onnxruntime, tokenizers and NumPy:
 ```python
 {program}```
 """
-
-
-def _inputs(config: BertConfig) -> str:
-    """Return the inputs and the attributes of an encoding, as Python."""
-    values = {"input_ids": "ids", "attention_mask": "attention_mask"}
-    values |= {"token_type_ids": "type_ids"}
-    pairs = [f'("{name}", "{values[name]}")' for name in input_names(config)]
-    return f"[{', '.join(pairs)}]"
 
 
 def _example(

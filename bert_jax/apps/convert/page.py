@@ -57,12 +57,6 @@ def export_page(
         output: a file that ends in .html.
         steps: steps of checkpoints, in any order; the page has a slider over them.
         max_bytes: limit of the parameters, four bytes each, of all checkpoints.
-
-    Raises:
-        FileNotFoundError: there is no model, or no checkpoint of a step.
-        ValueError: a checkpoint is damaged, the page cannot compute the model, it is
-            too large for a page, or a step is given twice.
-        OSError: the page cannot be written.
     """
     require_output_file(output, SUFFIX)
     if len(set(steps)) < len(steps):
@@ -137,12 +131,7 @@ def packed(leaves: Leaves) -> str:
 
 
 def fill_mask_page(name: str, model: Model, checkpoints: list[dict[str, str]]) -> str:
-    """Return the page as HTML; names and tokens are escaped.
-
-    Args:
-        name: of the model, for the title.
-        checkpoints: the name and the packed weights of each.
-    """
+    """Return the page as HTML; `checkpoints` have a name and packed weights."""
     config, leaves = model.config, page_leaves(model)
     data: dict[str, Any] = {
         "config": {

@@ -47,11 +47,6 @@ def import_checkpoint(
 ) -> tuple[str, str]:
     """Write the model of other files as a checkpoint; return a summary, and a warning.
 
-    Args:
-        kind: of the files, tf1 or huggingface.
-        source: a path, or hf:OWNER/NAME.
-        allow_extra: ignore tensors that the model does not have.
-
     Raises:
         ValueError: the files are missing, damaged or of another kind of model.
         FileExistsError: `output` is not empty.
@@ -77,10 +72,7 @@ def write_imported(
     comparison: Comparison = NOT_COMPARED,
     source: str = "",
 ) -> None:
-    """Write an imported model as a checkpoint; errors as `write_checkpoint`.
-
-    Raise ValueError, too, if a parameter is not finite.
-    """
+    """Write an imported model as a checkpoint, if all parameters are finite."""
     require_finite(imported.params, "The model")
     receipt = {
         "source": source,

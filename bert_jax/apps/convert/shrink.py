@@ -59,13 +59,6 @@ def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
     """Write some layers of `source` as a checkpoint; return a summary.
 
     `conversion.json` names the source of each layer and the files of the model.
-
-    Args:
-        layers: those to keep, counted from 0, in increasing order.
-
-    Raises:
-        ValueError: `layers` are not layers of the model in order, or are all of them.
-        FileExistsError: `output` exists and is not an empty directory.
     """
     require_new(output)
     model = load_pretrained(source)

@@ -83,12 +83,6 @@ def export_stablehlo(
 
     Returns:
         The names of the outputs.
-
-    Raises:
-        FileNotFoundError: there is no model.
-        FileExistsError: `output` exists and is not an empty directory.
-        ValueError: the source is damaged, the model does not support a size, or
-            flatbuffers is missing.
     """
     if importlib.util.find_spec("flatbuffers") is None:
         raise ValueError(
