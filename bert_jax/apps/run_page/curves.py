@@ -139,11 +139,8 @@ def charts(
     """Return a chart for each scalar that has values, as JSON.
 
     A chart has a name, title, note and section; curves, each with a name, steps, values
-    and the number of `logged` points; and lines, each with a name and one value.
-
-    Args:
-        reference: by scalar the name and value of a line, as `reference_lines` returns.
-        max_points: limit of the points of a curve.
+    and the number of `logged` points; and lines, each with a name and one value, which
+    `reference` has by scalar.
     """
     lines = sorted(lines, key=lambda line: line.step)
     names = {name for line in lines for name in without_repeats(line.scalars)}
@@ -166,11 +163,8 @@ def reference_lines(
     """Return by scalar the name and value of the line that applies to its curves.
 
     A fork may have changed the objective, whose unigram is not that of the steps
-    before, and the limit of clipping, of which no line is right for all steps.
-
-    Args:
-        history: of the run, from its config.json.
-        baseline: as `unigram_baseline` returns it, or empty.
+    before, and the limit of clipping, of which no line is right for all steps. The
+    `baseline` has the scores of the unigram, or none.
     """
     reference = {name: ("a coin", value) for name, value in _CHANCE.items()}
     if "optimizer.max_grad_norm" not in changed_fields(history):

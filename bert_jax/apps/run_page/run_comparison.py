@@ -49,16 +49,7 @@ def write_run_page(
 ) -> int:
     """Write the page of a run, or of several side by side; return their number.
 
-    Args:
-        paths: workdirs of runs, which may still go on, and directories of several.
-        path: of the page, a file that ends in .html; it needs no network.
-        report: is called with lines on the progress.
-
-    Raises:
-        FileNotFoundError: one is not the workdir of a run.
-        ValueError: a run is named twice, there are too many runs, or a config.json is
-            damaged.
-        OSError: the page cannot be written.
+    `report` takes lines on the progress.
     """
     workdirs = run_directories(paths)
     require_different(workdirs)
@@ -249,12 +240,9 @@ def rows_of(
     abouts: Mapping[str, str],
     missing: str | None = None,
 ) -> list[JsonObject]:
-    """Return a row for each name: its values by run, and whether they differ.
+    """Return a row for each name: its meaning, values by run, and whether they differ.
 
-    Args:
-        values: of each run, by name.
-        abouts: the meanings of the names.
-        missing: the value where a run has none; None: this is no difference.
+    Where a run has no value, `missing` stands; None is no difference.
     """
     rows = []
     for name in dict.fromkeys(itertools.chain(*values)):

@@ -1,7 +1,9 @@
 """What a workdir records of its run: configuration, progress, origin."""
 
+import contextlib
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import math
 import os
@@ -67,12 +69,7 @@ class RunRecord:
 
 
 def read_run_record(path: str) -> RunRecord:
-    """Read what a workdir records.
-
-    Raises:
-        FileNotFoundError: there is no run.
-        ValueError: `path` holds several runs, or its config.json is damaged.
-    """
+    """Read what a workdir records; raise ValueError if it has several runs."""
     directory = open_directory(path)
     if (directory / RUNS).exists():
         best = read_runs_file(directory)["best"]
@@ -109,11 +106,8 @@ def progress(run: RunRecord) -> str:
     num_steps = run.config.num_steps
     at = f"at step {run.step:,} of {num_steps:,}"
     owner: JsonObject = {}
-    if (run.workdir / LOCK).is_file():
-        try:
-            owner = read_json_object(run.workdir / LOCK, "")
-        except (OSError, ValueError):
-            owner = {}  # released, or renewed at this moment
+    with contextlib.suppress(OSError, ValueError):  # released, or renewed just now
+        owner = read_json_object(run.workdir / LOCK, "")
     ended = has_ended(owner) if owner else True
     if ended is None:
         return f"Perhaps running on {owner.get('host')}, {at}."
@@ -205,10 +199,7 @@ def finite(value: float | None) -> float | None:
 
 
 def configuration(config: RunConfig) -> list[JsonObject]:
-    """Return each field: dotted name, value, default and description.
-
-    Each also says whether the run filled it in.
-    """
+    """Return each field: name, value, default, description, whether a run fills it."""
     return list(_fields(config, type(config)(), ""))
 
 
@@ -237,9 +228,8 @@ def _text(value: object) -> str:
 def provenance(run: RunRecord) -> list[tuple[str, str]]:
     """Return names and texts of what a reader needs to repeat the run."""
     config = run.config
-    shapes = jax.eval_shape(
-        lambda key: init_params(config.model, key), jax.random.key(0)
-    )
+    init = functools.partial(init_params, config.model)
+    shapes = jax.eval_shape(init, jax.random.key(0))
     rows: list[tuple[str, str]] = [
         ("workdir", str(run.workdir)),
         ("kind of run", kind_of_run(config)),

@@ -26,18 +26,7 @@ from bert_jax.training.metrics_file import METRICS
 def write_run_report(
     workdir: str, path: Path, report: Callable[[str], None] = lambda line: None
 ) -> None:
-    """Write a page of a run, which may still go on; it needs no network.
-
-    Args:
-        workdir: of a pretraining or fine-tuning run.
-        path: of the page, a file that ends in .html.
-        report: is called with lines on the progress.
-
-    Raises:
-        FileNotFoundError: `workdir` is not one.
-        ValueError: it holds several runs, or its config.json is damaged.
-        OSError: the page cannot be written.
-    """
+    """Write the page of one run, which may still go on."""
     require_output_file(path, SUFFIX)  # before the checkpoints are loaded
     page = run_report(read_run_record(workdir), report)
     atomic_write(path, page.encode())

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable
 
-import jax
 import numpy as np
 
 from bert_jax.apps.run_page.run_record import RunRecord, finite
@@ -11,7 +10,6 @@ from bert_jax.checkpoints.steps import CHECKPOINTS
 from bert_jax.config import PretrainConfig
 from bert_jax.data.masked_texts import (
     MIN_LETTERS,
-    MaskedText,
     masked_texts,
     spread,
     validation_rows,
@@ -53,11 +51,8 @@ def samples(
     It has the `steps` of the checkpoints, `checkpoints`, the number of them that there
     are, `problems`, one line each, and `texts`. Each text has what was predicted by
     step. A causal model continues prompts; another fills masks. A checkpoint that the
-    run removes meanwhile, or that is damaged, is a problem.
-
-    Args:
-        dataset: of the run; None: there is none, for the `reason`.
-        report: is called with a line before each of several checkpoints is loaded.
+    run removes meanwhile, or that is damaged, is a problem. If the dataset is None,
+    `reason` says why.
     """
     config, steps = run.config, run.checkpoints
     assert isinstance(config, PretrainConfig)
@@ -109,22 +104,15 @@ def _masks(
     def fill(bert: Predictor) -> list[JsonObject]:
         masked = [text.text for text in texts]
         all_tokens = bert.fill_mask(masked, k=bert.config.vocab_size)
-        return [
-            _filling(tokens, text)
-            for tokens, text in zip(all_tokens, texts, strict=True)
-        ]
+        filled = []
+        for tokens, text in zip(all_tokens, texts, strict=True):
+            rank = [token for token, _ in tokens].index(text.answer)
+            best = [(token, finite(p)) for token, p in tokens[:NUM_PREDICTIONS]]
+            probability = finite(tokens[rank][1])
+            filled.append({"top": best, "rank": rank + 1, "probability": probability})
+        return filled
 
     return [*map(dataclasses.asdict, texts)], fill
-
-
-def _filling(all_tokens: list[tuple[str, float]], text: MaskedText) -> JsonObject:
-    names = [token for token, _ in all_tokens]
-    rank = names.index(text.answer)
-    return {
-        "top": [(token, finite(p)) for token, p in all_tokens[:NUM_PREDICTIONS]],
-        "rank": rank + 1,
-        "probability": finite(all_tokens[rank][1]),
-    }
 
 
 def _prompts(
@@ -145,19 +133,15 @@ def _prompts(
     prompts = [*spread(prompts, NUM_PROMPTS), ""]
 
     def extend(bert: Predictor) -> list[JsonObject]:
-        return [_extended(bert, prompt, longest) for prompt in prompts]
+        room = bert.trained_length or bert.config.max_position_embeddings
+        extended = []
+        for prompt in prompts:
+            used = len(bert.tokenizer.encode(prompt).ids) + 1  # [CLS]
+            num_tokens = max(1, min(longest, room - used))
+            # Without a key, both draw by the same.
+            greedy = bert.generate(prompt, num_tokens, 0.0).removeprefix(prompt)
+            drawn = bert.generate(prompt, num_tokens, 1.0).removeprefix(prompt)
+            extended.append({"greedy": greedy, "drawn": drawn})
+        return extended
 
     return [{"text": prompt} for prompt in prompts], extend
-
-
-def _extended(bert: Predictor, prompt: str, longest: int) -> JsonObject:
-    used = len(bert.tokenizer.encode(prompt).ids) + 1  # [CLS]
-    room = bert.trained_length or bert.config.max_position_embeddings
-    num_tokens = max(1, min(longest, room - used))
-
-    def continuation(temperature: float) -> str:
-        key = jax.random.key(0)
-        text = bert.generate(prompt, num_tokens, temperature, key=key)
-        return text.removeprefix(prompt)
-
-    return {"greedy": continuation(0.0), "drawn": continuation(1.0)}
