@@ -48,14 +48,11 @@ def write_shards(
 
     Args:
         inputs: paths and patterns.
-        output: a directory.
         engine: "local", one file after the other in this process, or "beam".
-        beam_options: command-line options of Apache Beam.
         skip_damaged: leave files out that cannot be read, and name them in a file of
             the suffix .damaged; else the first one ends the work.
 
     Raises:
-        FileNotFoundError: an input matches no file.
         ValueError: a file is damaged, or the directory was written with other options.
         FileExistsError: another process writes there.
     """
@@ -67,17 +64,17 @@ def write_shards(
     with locked_directory(directory):
         before = require_same_job(directory, record)
         remove_temporaries(directory)  # of a run that was killed
-        stats = {shard.name: Path(shard.path).stat() for shard in shards}
-        marks = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+        marks = {shard.name: shard.mark for shard in shards}
         missing = _missing(job, shards, directory, before, marks)
         if kept := len(shards) - len(missing):
             say(f"{output}: {kept:,} of {len(shards):,} files are there already.")
-        reasons: dict[Shard, str] = {}  # why it cannot be read; "": it was
-        if engine == "local":
-            reasons = {one: check_one(job, loaded, one, directory) for one in missing}
-            _require_undamaged(reasons, directory, skip_damaged)
+        checked = missing if engine == "local" else []
+        reasons = {one: check_one(job, loaded, one, directory) for one in checked}
+        _require_undamaged(reasons, directory, skip_damaged)
+        for shard in missing:  # an output that is there has its file's mark
+            output_path(job, directory, shard).unlink(missing_ok=True)
         record[INPUTS] = before.get(INPUTS, {}) | marks
-        _note_inputs(job, missing, directory, record)
+        write_json(record, epath.Path(directory / JOB))
         if engine == "beam":
             del loaded  # the workers load their own
             reasons = _write_by_beam(job, missing, directory, beam_options)
@@ -92,24 +89,12 @@ def write_shards(
     return f"{output}: {len(missing) - len(problems):,} files were written{rest}."
 
 
-def _note_inputs(
-    job: ShardJob, missing: Sequence[Shard], directory: Path, record: JsonObject
-) -> None:
-    """Write the marks of the files, of which those outputs are that are there now.
-
-    Outputs of other content are removed before: one that is there has its file's mark.
-    """
-    for shard in missing:
-        output_path(job, directory, shard).unlink(missing_ok=True)
-    write_json(record, epath.Path(directory / JOB))
-
-
 class FilesProgress(Progress):
     """Rows and files that are done; the time left is estimated by the files' sizes."""
 
     def __init__(self, shards: Sequence[Shard]) -> None:
         super().__init__("rows")
-        self._sizes = [Path(shard.path).stat().st_size for shard in shards]
+        self._sizes = [shard.mark[0] for shard in shards]
         self._num_files = 0
 
     def end_file(self) -> None:
@@ -143,8 +128,7 @@ def _write_by_beam(
 
     Each worker loads the model once, by Beam's RunInference. Workers read and write by
     path, on storage that all of them share. They also need this package; Beam's options
-    determine how they get it. Raise ValueError if Apache Beam is not installed, and
-    RuntimeError if the runner ended without an output.
+    determine how they get it.
     """
     try:
         import apache_beam as beam
@@ -215,10 +199,8 @@ def _missing(
 ) -> list[Shard]:
     """Return the files that have no output, or one of another content.
 
-    Args:
-        record: that of the job, with the marks of the files whose outputs are there; in
-            a directory of an older version, an output is newer than its file instead.
-        marks: of the files now: their sizes in bytes, and times of change in ns.
+    In a directory of an older version, whose record has no marks of the files, an
+    output of the same content is newer than its file.
     """
     missing, noted = [], record.get(INPUTS)
     for shard in shards:

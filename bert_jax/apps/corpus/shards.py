@@ -27,16 +27,18 @@ class Shard:
     """Its file name without suffixes, which the outputs have too."""
     path: str
 
+    @property
+    def mark(self) -> list[int]:
+        """Its size in bytes and time of change in ns; another content has others."""
+        stat = os.stat(self.path)
+        return [stat.st_size, stat.st_mtime_ns]
+
 
 def find_shards(inputs: Sequence[str], output: Path) -> list[Shard]:
     """Return the files that paths and patterns name, sorted by path.
 
-    Args:
-        output: the directory of the outputs; files in it are left out.
-
-    Raises:
-        FileNotFoundError: an input matches no file.
-        ValueError: a file is of a kind that cannot be read, or two have one name.
+    Files in the directory of the outputs are left out. Raise ValueError if a file is of
+    a kind that cannot be read, or two have one name.
     """
     shards: dict[str, Shard] = {}
     for source in find_sources(inputs, str(output)):
@@ -83,11 +85,7 @@ class ShardJob(abc.ABC):
 
     @abc.abstractmethod
     def check(self, loaded: Any, shard: Shard) -> None:
-        """Read the rows of a file, before any is computed.
-
-        Raises:
-            ValueError: the file is damaged, or rows of it that may not be left out.
-        """
+        """Raise ValueError if a file is damaged, or rows that may not be left out."""
 
     @abc.abstractmethod
     def write(
@@ -95,8 +93,7 @@ class ShardJob(abc.ABC):
     ) -> None:
         """Write the output of a file, completely or not at all.
 
-        Args:
-            advance: called with the number of rows that are done since the last call.
+        `advance` is called with the number of rows that are done since the last call.
         """
 
 
