@@ -53,8 +53,6 @@ def export_huggingface(
 ) -> tuple[tuple[Leaf, ...], Comparison, TokenizerDifferences]:
     """Write a model for transformers atomically.
 
-    Args and errors are those of `save`.
-
     Returns:
         The target of each parameter, the differences of transformers' outputs, and
         those of its tokenizer.

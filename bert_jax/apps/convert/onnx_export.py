@@ -47,8 +47,6 @@ def export_onnx(
 ) -> tuple[tuple[str, ...], Comparison, TokenizerDifferences]:
     """Write a model as ONNX atomically, with its tokenizer and a README.
 
-    Args and errors are those of `save`; raise ValueError, too, if onnx is missing.
-
     Returns:
         The names of the outputs, the differences that ONNX Runtime's outputs have, and
         those of the tokenizer.

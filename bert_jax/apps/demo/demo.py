@@ -110,9 +110,6 @@ def demo(
     """Make corpus, vocabulary, dataset and models under `workdir`, and print scores.
 
     A second call keeps what is finished there, and resumes what is not.
-
-    Raises:
-        ValueError, OSError: `workdir` cannot be made or written to.
     """
     require_writable(local_output(workdir, "workdir"))
     root, start = Path(workdir), time.monotonic()

@@ -45,14 +45,9 @@ def draw_picture(
     sentence: str,
     predictions: Sequence[tuple[str, float]],
 ) -> None:
-    """Write the picture.
+    """Write the picture of masked-LM losses in nats, and of what fills one [MASK].
 
-    Args:
-        train: the masked-LM loss in nats of the training lines.
-        validation: that of the evaluations.
-        guessing: the loss of predicting each token by its frequency.
-        sentence: with one [MASK].
-        predictions: tokens and probabilities for it, the most probable first.
+    `guessing` is the loss of predicting each token by its frequency.
     """
     parts = [*_curve(train, validation, guessing), *_bars(sentence, predictions)]
     title = "What the demo's model has learned"

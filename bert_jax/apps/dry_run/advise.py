@@ -28,11 +28,8 @@ def alternatives(
     """Return configurations with the same update and less memory, by their cost.
 
     Each list is one method, from its fastest configuration to the one with the least
-    memory: if the last one does not fit, none of the list does.
-
-    Args:
-        state_fits: whether parameters and optimizer fit as they are sharded now.
-        width: `hidden_size` of the teacher, which is sharded, too; 0: none.
+    memory: if the last one does not fit, none of the list does. A teacher, whose
+    `hidden_size` is `width`, is sharded, too.
     """
     width = math.gcd(config.model.hidden_size, width)
     num_shards = num_devices // config.mesh.tensor
@@ -127,10 +124,7 @@ def advise(
 ) -> Iterator[str]:
     """Yield lines on the memory of a step and, if it is too much, how to reduce it.
 
-    Args:
-        batch: any of its batches.
-        memory: bytes that each device has; 0 if only the estimate is wanted.
-        topology: of the devices, if it is known.
+    Each device has `memory` bytes; with 0 only the estimate is wanted.
     """
     task: Any = run.task
     config, devices = run.config, list(run.mesh.devices.flat)

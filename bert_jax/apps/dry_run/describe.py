@@ -119,11 +119,7 @@ def details(
     task: Task,
     base_key: UInt32[Array, "2"] | None = None,
 ) -> Iterator[str]:
-    """Yield lines on each parameter, a batch's arrays, and the first masked rows.
-
-    Args:
-        base_key: of a run that goes on; None: by the seed.
-    """
+    """Yield lines on each parameter, a batch's arrays, and the first masked rows."""
     yield from tensor_lines(task)
     first_step = config.data.first_step
     batch = task.batch(first_step)

@@ -49,11 +49,6 @@ def dry_run(
     Args:
         verbose: yield also each tensor, and the compiler's figures.
         workdir: of the run, which the configuration must fit; "": a new one.
-        extend: as `finetune`.
-        seeds: as `finetune_runs`, and so `sweep`.
-
-    Raises:
-        ValueError: as `finetune`.
     """
     with tempfile.TemporaryDirectory() as directory:
         new = epath.Path(directory)

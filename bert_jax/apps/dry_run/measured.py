@@ -55,12 +55,10 @@ def measured_lines(
     verbose: bool = False,
     free: float | None = None,
 ) -> Iterator[str]:
-    """Yield lines on memory, seconds and hours of a run on its devices.
+    """Yield lines on memory, seconds and hours of a run of `num_steps` on its devices.
 
     Args:
         batch: the largest of the run.
-        num_steps: those that the run would take.
-        verbose: yield also the compiler's figures.
         free: bytes that each device has for the run; None: what it has now.
     """
     mesh, device = run.mesh, run.mesh.devices.flat[0]

@@ -45,18 +45,11 @@ def dry_run(
             fit. 0: unknown, or that of `topology`.
         topology: compile the step for these accelerators, which need not be present;
             a name for `parse_topology`. Call `configure_topology` before JAX starts.
-        extend: as `pretrain`.
-        named_shape: as `pretrain`.
         verbose: yield also each tensor, the compiler's figures and the first rows.
-
-    Raises:
-        ValueError: as `pretrain`, or JAX has started with fewer devices.
     """
     target = parse_topology(topology) if topology else None
-    chosen: Sequence[jax.Device] | None = None
-    if target:
-        chosen = devices_of(target)
-    elif devices:
+    chosen: Sequence[jax.Device] | None = devices_of(target) if target else None
+    if devices and not target:
         chosen = choose_devices(devices)
     dataset, config = open_for(config)
     path = open_directory(workdir) if workdir else epath.Path()
