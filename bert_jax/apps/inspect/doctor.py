@@ -155,10 +155,7 @@ def check_disk(directory: Path) -> Iterator[Check]:
 
 
 def check_open_files(limits: tuple[int, int] | None = None) -> Iterator[Check]:
-    """Whether enough files may be open; `limits`: the soft and the hard one (-1: none).
-
-    By default they are those of this process.
-    """
+    """Whether enough files may be open, by the soft and the hard limit (-1: none)."""
     if limits is None:
         try:
             import resource

@@ -39,11 +39,6 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
             hf:OWNER/NAME, or a vocabulary, its directory or its file.
         checksums: verify the sha256 of every file of a dataset, and of all checkpoints
             of a workdir. The model that is loaded is always verified.
-
-    Raises:
-        FileNotFoundError: there is none of these.
-        DamagedError: a file is damaged or missing.
-        ValueError: it is none of these.
     """
     directory = as_directory(path)
     place = directory.parent if directory.is_file() else directory
@@ -77,10 +72,7 @@ def is_vocabulary(directory: epath.Path) -> bool:
 
 
 def vocabulary_lines(tokenizer: Tokenizer) -> Iterator[str]:
-    """Describe a vocabulary: kind, special tokens, longest and last tokens, and words.
-
-    The words show how the text of many languages is divided.
-    """
+    """Describe a vocabulary: special, longest and last tokens, and a divided text."""
     yield tokenizer_line(tokenizer)
     named = (
         f"{tokenizer.special_names[n]} {i}" for n, i in tokenizer.special_ids.items()

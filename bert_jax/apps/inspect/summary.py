@@ -2,11 +2,11 @@
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import jax
-import numpy as np
 
 from bert_jax.checkpoints.steps import read_config
 from bert_jax.config import BertConfig, OptimizerConfig
@@ -66,14 +66,8 @@ class Group:
 def summary(path: str, sequence_length: int = 0) -> "tuple[str, Table, list[str]]":
     """Return a title, the table and lines that describe the model of `path`.
 
-    Args:
-        path: as `load` takes.
-        sequence_length: the tokens of the row whose FLOPs are counted; 0: the length
-            of the rows of its pretraining, or 128.
-
-    Raises:
-        FileNotFoundError: there is no model.
-        ValueError: the model is damaged, or takes no row of that length.
+    FLOPs are those of a row of `sequence_length` tokens; 0: the length of the rows of
+    its pretraining, or 128.
     """
     directory = as_directory(path)
     require(
@@ -97,46 +91,27 @@ def groups_of(model: Model) -> list[Group]:
     """Return the modules of a model by layer, with layers that are alike folded."""
     origins = jax.tree.leaves(origins_of(model))
     leaves = jax.tree_util.tree_leaves_with_path(model.params)
-    arrays = [
-        (tuple(key.key for key in path), leaf, origin)
-        for (path, leaf), origin in zip(leaves, origins, strict=True)
-    ]
+    arrays = []
+    for (keys, leaf), origin in zip(leaves, origins, strict=True):
+        path = [key.key for key in keys]
+        depth = 2 if path[0] == "encoder" else 1
+        module = "/".join(path[depth:-1] or path[depth:])
+        arrays.append((path, "/".join(path[:depth]), module, leaf, origin))
     arrays.sort(key=lambda array: [_place(name) for name in array[0]])
     groups: list[Group] = []
-    for name, members in itertools.groupby(arrays, lambda array: _group(array[0])):
-        by_module = itertools.groupby(members, lambda array: _module(array[0]))
-        modules = [_described(path, list(own)) for path, own in by_module]
+    for name, members in itertools.groupby(arrays, operator.itemgetter(1)):
+        modules = []
+        for module, own in itertools.groupby(members, operator.itemgetter(2)):
+            _, _, _, values, (origin, *_) = zip(*own, strict=True)
+            shapes = tuple(leaf.shape for leaf in values)
+            dtypes = ", ".join(sorted({str(leaf.dtype) for leaf in values}))
+            size = sum(leaf.size for leaf in values)
+            modules.append(Module(module, shapes, dtypes, origin, size))
+        names: tuple[str, ...] = (name,)
         if groups and "/layer_" in name and groups[-1].modules == tuple(modules):
             names = (*groups.pop().names, name)
-        else:
-            names = (name,)
         groups.append(Group(names, tuple(modules)))
     return groups
-
-
-def _described(
-    path: str, arrays: Sequence[tuple[tuple[str, ...], np.ndarray, str]]
-) -> Module:
-    """Return what the table says of the arrays of a module."""
-    leaves = [leaf for _, leaf, _ in arrays]
-    return Module(
-        path,
-        tuple(leaf.shape for leaf in leaves),
-        ", ".join(sorted({str(leaf.dtype) for leaf in leaves})),
-        arrays[0][2],
-        sum(leaf.size for leaf in leaves),
-    )
-
-
-def _group(path: Sequence[str]) -> str:
-    """Return the layer or the head that an array belongs to."""
-    return "/".join(path[:2] if path[0] == "encoder" else path[:1])
-
-
-def _module(path: Sequence[str]) -> str:
-    """Return the module of an array in its group, or its own name if it is in none."""
-    depth = 2 if path[0] == "encoder" else 1
-    return "/".join(path[depth:-1] or path[depth:])
 
 
 def _place(name: str) -> tuple[int, int, str]:

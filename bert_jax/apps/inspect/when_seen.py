@@ -33,10 +33,6 @@ def when_seen(path: str, texts: Sequence[str], workdir: str = "") -> Iterator[st
         path: the workdir of a pretraining run, or its dataset.
         texts: words, as in the text that was prepared.
         workdir: of the run, if `path` is a dataset.
-
-    Raises:
-        FileNotFoundError: there is no run, or its dataset is gone.
-        ValueError: no row contains a text; else as `open_run`.
     """
     directory = open_directory(path)
     has_manifest = (directory / MANIFEST).exists()
@@ -70,11 +66,7 @@ class Search:
 
 
 def search(run: PretrainingRun, text: str) -> Search:
-    """Find the rows of a run's dataset that contain the tokens of a text.
-
-    Raises:
-        ValueError: there are none, or the text is empty or no Unicode.
-    """
+    """Find the rows of a run's dataset that contain the tokens of a text."""
     dataset, batches = run.dataset, run.task.batches
     ids, *others = token_sequences(dataset.tokenizer, require_text("when", text))
     if not ids:
