@@ -176,18 +176,19 @@ class Cell:
                         scores = pretrain(with_changes(config, changes), workdir)
                     losses[rate] = scores["loss"]
             best = min(losses, key=losses.__getitem__)
-            run_on_primary(functools.partial(_write_rate, path, best, losses))
+
+            def write() -> None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_json({"rate": best, "losses": list(losses.items())}, path)
+
+            run_on_primary(write)
         remedy = f"remove {path.parent} to choose again."
         return run_on_primary(lambda: float(read_json_object(path, remedy)["rate"]))
 
     def _measure(
         self, row: RowSpec, measure: Measure, fraction: float, model: Path, start: float
     ) -> float:
-        """Write a result; return the time at its end.
-
-        Args:
-            start: when the work for it began.
-        """
+        """Write a result, the work for which began at `start`; return the time now."""
         path = self.result_path(row, measure, fraction)
         workdir = self.directory / path.stem
         if isinstance(measure, TaskScore):
@@ -208,12 +209,7 @@ class Cell:
     def _items(
         self, measure: Measure, workdir: Path, model: Path
     ) -> tuple[Items, ScoreKind]:
-        """Return what a measure gives for each item of its test data.
-
-        Args:
-            workdir: of fine-tuning, if that is the measure.
-            model: the workdir of pretraining.
-        """
+        """Return what a measure of a pretrained model gives for each test item."""
         if isinstance(measure, TaskScore):
             return finetuned_items(self.inputs.task(measure.task), workdir)
         if isinstance(measure, Probe):
@@ -250,19 +246,10 @@ def _write_average(workdir: Path, output: Path) -> None:
     average(str(workdir), steps, epath.Path(output))
 
 
-def _write_rate(path: epath.Path, best: float, losses: dict[float, float]) -> None:
-    """Write the learning rate that was chosen, and the losses it was chosen by."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_json({"rate": best, "losses": list(losses.items())}, path)
-
-
 def stage_config(
     budget: Budget, inputs: ExperimentInputs, variant: Variant, number: int
 ) -> PretrainConfig:
-    """Return the configuration of a whole stage; its steps follow from the FLOPs.
-
-    It needs the dataset of the variant.
-    """
+    """Return the configuration of a whole stage; its steps follow from the FLOPs."""
     stage = variant.stages[number]
     path = inputs.dataset(variant.kind(stage))
     config = with_changes(budget.pretraining, (("data.path", path), *stage.changes))

@@ -82,10 +82,6 @@ class ExperimentInputs:
     def tokenizer_directory(self) -> str:
         return self.tokenizer or str(self.root / "vocabulary")
 
-    @property
-    def _patterns(self) -> tuple[str, ...]:
-        return self.text or (str(self.corpus / "*.txt"),)
-
     def dataset(self, kind: str) -> str:
         """Return the directory of the rows of one kind, as `Variant.kind` names it."""
         return str(self.root / f"rows_{kind}")
@@ -97,9 +93,7 @@ class ExperimentInputs:
     def check(self, base: FinetuneConfig) -> None:
         """Read what the user named: text, tokenizer and the files of tasks.
 
-        Raises:
-            FileNotFoundError: a file is missing.
-            ValueError: it is damaged, or a task has nothing to learn or to score.
+        Raise ValueError if one is damaged, or a task has nothing to learn or to score.
         """
         if self.text:
             find_sources(self.text)
@@ -132,19 +126,15 @@ class ExperimentInputs:
             shutil.rmtree(name, ignore_errors=True)
 
     def make(self, kinds: Iterable[str], vocab_size: int, length: int) -> None:
-        """Write what is not there yet: corpus, tasks, vocabulary and rows.
-
-        Raises:
-            ValueError: the text is unusable, as `prepare` says.
-            OSError: a file is missing, or cannot be written.
-        """
+        """Write what is not there yet: corpus, tasks, vocabulary and rows."""
         has_libraries = any(task.name == LIBRARIES for task in self.tasks)
         if (not self.text or has_libraries) and not self.corpus.exists():
             write_corpus(self.corpus)
         origins = self.root / LIBRARIES
         if has_libraries and not origins.exists():
             write_origins(paragraph_origins(self.corpus), origins)
-        text, output = self._patterns, self.tokenizer_directory
+        text = self.text or (str(self.corpus / "*.txt"),)
+        output = self.tokenizer_directory
         if not Path(output).exists():
             train_vocabulary(
                 VocabularyConfig(input=text, output=output, vocab_size=vocab_size)
@@ -167,9 +157,6 @@ def parse_task(text: str, root: Path) -> TaskFiles:
 
     Files that end in .csv, .tsv or .jsonl, also packed, have the columns text, or
     text_a and text_b, and label; others are sentences to tag.
-
-    Raises:
-        ValueError: the text is of another form, or a file does not exist.
     """
     if text == LIBRARIES:
         train, test = (str(root / LIBRARIES / f"{split}.csv") for split in SPLITS)

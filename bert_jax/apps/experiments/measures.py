@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -105,20 +104,19 @@ def _text_vectors(
     probe: Probe, model: Model, tokenized: TokenizedExamples
 ) -> Float32[np.ndarray, "N D"]:
     """Return one vector of each text: the state of [CLS], or the mean of all tokens."""
-    options: dict[str, Any] = {"layers": probe.layers, "combine": probe.combine}
 
     @jax.jit
     def program(params: Params, batch: DeviceBatch) -> Float[Array, "B D"]:
         inputs = inputs_of_tokenized(batch)
-        states = compute(model.config, params, "features", inputs, **options)
+        layers, combine = probe.layers, probe.combine
+        states = compute(model.config, params, "features", inputs, layers, combine)
         if probe.pooling == "cls":
             return states[:, 0]
         # Pooled here: the states of all tokens of all texts would fill the memory.
         mask = inputs.attention_mask[:, :, None]
         return jnp.sum(states * mask, axis=1) / jnp.maximum(mask.sum(axis=1), 1)
 
-    rows = compute_rows(program, model, tokenized, _BATCH_SIZE)
-    return np.stack(rows)
+    return np.stack(compute_rows(program, model, tokenized, _BATCH_SIZE))
 
 
 def validation_items(

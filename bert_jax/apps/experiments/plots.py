@@ -23,11 +23,7 @@ def require_matplotlib() -> None:
 
 
 def write_plots(summary: Summary, budget: Budget, directory: Path) -> list[Path]:
-    """Write `plot.png` and `plot.svg`; return their paths.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-    """
+    """Write `plot.png` and `plot.svg`; return their paths."""
     import matplotlib
 
     matplotlib.use("Agg")

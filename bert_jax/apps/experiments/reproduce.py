@@ -127,11 +127,6 @@ def make_plan(
         text: files to pretrain on; none: the embedded corpus.
         tokenizer: its directory; empty: one is learned from the text.
         tasks: as `parse_task` takes.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        FileExistsError: `root` has other files.
-        ValueError: an option is invalid, or `root` has another experiment.
     """
     path = Path(absolute(local_output(root)))
     _check_experiment(experiment, budget, text)
@@ -217,11 +212,7 @@ def _check_protocol(plan: ReproductionPlan) -> None:
 
 
 def _make_inputs(plan: ReproductionPlan) -> str:
-    """Make the inputs, and write the protocol; return its hash.
-
-    Raises:
-        ValueError: the inputs are not those of the results that are there.
-    """
+    """Make the inputs, and write the protocol; return its hash."""
     path = epath.Path(plan.root / PROTOCOL)
     before = read_json_object(path, "name another --output.") if path.exists() else {}
     values = {"directory": str(plan.root), "options": options_of(plan)}
@@ -257,8 +248,7 @@ def reproduce(plan: ReproductionPlan) -> list[Path]:
     inputs, measures and writes.
 
     Raises:
-        ValueError: the text or a task is unusable, or has changed; or another process
-            has other options or does not see the same directory.
+        ValueError: the text or a task is unusable, or has changed.
         InterruptedRun: a signal stopped a run, with a complete checkpoint.
     """
     with run_lock(open_workdir(plan.root)):
@@ -323,11 +313,7 @@ def _matrix_product_flops(dtype: str, size: int = 512, repeats: int = 8) -> floa
 def budget_of(
     name: str, flops: float = 0.0, seeds: int = 0, microbatches: int = 1
 ) -> Budget:
-    """Return a budget by its name, with another number of FLOPs or seeds if given.
-
-    Raises:
-        ValueError: there is no such budget, or a number is negative.
-    """
+    """Return a budget by its name, with another number of FLOPs or seeds if given."""
     require(name in BUDGETS, f"budget={name!r:.40} must be {', '.join(BUDGETS)}.")
     require(flops >= 0 and math.isfinite(flops), f"flops={flops} must be at least 0.")
     require(seeds >= 0, f"seeds={seeds} must be at least 0.")

@@ -35,11 +35,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result:
-    """Read a result.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
+    """Read a result; raise ValueError if the file is damaged."""
     try:
         with np.load(io.BytesIO(path.read_bytes())) as file:
             kind: ScoreKind = "ratio" if str(file["kind"]) == "ratio" else "perplexity"
