@@ -6,7 +6,7 @@ import functools
 import io
 import itertools
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
@@ -157,37 +157,28 @@ def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     return with_changes(config, changes.items())
 
 
-def split_beam_options(
-    arguments: Sequence[str],
-) -> tuple[Sequence[str], tuple[str, ...]]:
-    """Return the arguments before `--`, and those after it, which are Apache Beam's."""
-    end = list(arguments).index("--") if "--" in arguments else len(arguments)
-    return arguments[:end], tuple(arguments[end + 1 :])
+def taking_beam_options(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a reader of options take those of Apache Beam, too, which stand after `--`.
 
-
-def with_beam_options(options: OptionsT, beam_options: tuple[str, ...]) -> OptionsT:
-    """Return the options together with Apache Beam's, if any stood after `--`.
-
-    Raises:
-        UsageError: the verb has none.
+    It then raises UsageError if the verb has none.
     """
-    if not beam_options:
-        return options
-    if not hasattr(options, "beam_options"):
-        raise UsageError(
-            f"{' '.join(beam_options)} stands after --, where the options of Apache "
-            "Beam are, and this verb does not use it; leave it out."
-        )
-    # A dataclass, as for `parse`.
-    return dataclasses.replace(options, beam_options=beam_options)  # type: ignore[type-var]
+
+    def call(options_class: type, arguments: Sequence[str], verb: str) -> Any:
+        end = list(arguments).index("--") if "--" in arguments else len(arguments)
+        options = read(options_class, arguments[:end], verb)
+        if not (beam_options := tuple(arguments[end + 1 :])):
+            return options
+        if not hasattr(options, "beam_options"):
+            raise UsageError(
+                f"{' '.join(beam_options)} stands after --, where the options of "
+                "Apache Beam are, and this verb does not use it; leave it out."
+            )
+        return dataclasses.replace(options, beam_options=beam_options)
+
+    return call
 
 
-def parse_with_beam_options(
-    options_class: type[OptionsT], arguments: Sequence[str], verb: str
-) -> OptionsT:
-    """Parse the arguments before `--`; those after it are options of Apache Beam."""
-    arguments, beam_options = split_beam_options(arguments)
-    return with_beam_options(parse(options_class, arguments, verb), beam_options)
+parse_with_beam_options = taking_beam_options(parse)
 
 
 def registry(hidden: Set[tuple[type, str]] = frozenset()) -> "ConstructorRegistry":
@@ -236,12 +227,9 @@ def registry(hidden: Set[tuple[type, str]] = frozenset()) -> "ConstructorRegistr
 def error_message(
     box: str, verb: str, arguments: Sequence[str], names: Sequence[str]
 ) -> str:
-    """Return an error that tyro draws as a box in one line.
+    """Return an error that tyro draws as a box in one line; `names` are the options.
 
     The box has a title, then paragraphs between rules: the error, and similar options.
-
-    Args:
-        names: the options of the verb.
     """
     _, _, body = box.partition("\n")
     text = re.sub("^[│╰ ] ?| *[│╯]?$", "", body, flags=re.MULTILINE)

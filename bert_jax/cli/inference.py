@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import tyro
 from etils import epath
 
-from bert_jax.cli.command import (
-    option_value,
-    parse,
-    split_beam_options,
-    with_beam_options,
-)
+from bert_jax.cli.command import option_value, parse, taking_beam_options
 from bert_jax.cli.command import parse_with_beam_options as parse_with_beam_options
 from bert_jax.cli.readers import READ_BY, require_used
 from bert_jax.cli.start import ModelArgument, scores_json
@@ -204,6 +199,7 @@ class GenerateOptions:
 FinetunedT = TypeVar("FinetunedT", bound=FinetunedOptions)
 
 
+@taking_beam_options
 def read_with_checkpoint(
     options_class: type[FinetunedT], arguments: Sequence[str], verb: str
 ) -> FinetunedT:
@@ -211,7 +207,6 @@ def read_with_checkpoint(
 
     A given file or directory replaces the files of the fine-tuning.
     """
-    arguments, beam_options = split_beam_options(arguments)
     if arguments and not arguments[0].startswith("-"):
         model = arguments[0]
     else:
@@ -225,17 +220,13 @@ def read_with_checkpoint(
     default = options_class(model=model, data=data)
     options = parse(options_class, arguments, verb, default)
     require_used(options, arguments, verb, task, default)
-    return with_beam_options(options, beam_options)
+    return options
 
 
 def with_other_files(
     data: ExamplesConfig, arguments: Sequence[str], verb: str
 ) -> ExamplesConfig:
-    """Return the settings without the files that others are given for.
-
-    Raises:
-        ValueError: more than one argument names what to use.
-    """
+    """Return the settings without the files that others are given for."""
     places = ["--data.validation", "--data.test", "--data.path"]
     places += ["--input"] * (verb == "evaluate")
     values = {name: option_value(arguments, name) for name in places}
@@ -294,11 +285,7 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def directory_and_page(outputs: tuple[str, ...]) -> tuple[str, str]:
-    """Return the directory and the page among the outputs of `evaluate`, or "".
-
-    Raises:
-        UsageError: there are two of either.
-    """
+    """Return the directory and the page among the outputs of `evaluate`, or ""."""
     pages = [o for o in outputs if not writes_directory(o) and not Path(o).is_dir()]
     directories = [output for output in outputs if output not in pages]
     for kind, places in ("a page", pages), ("a directory", directories):
