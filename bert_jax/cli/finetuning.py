@@ -16,7 +16,7 @@ from bert_jax.cli.start import (
     config_json,
     scores_json,
     start,
-    with_named_share,
+    with_named_rates,
 )
 from bert_jax.config import ExamplesConfig, FinetuneConfig
 from bert_jax.config.files import TASKS, finetuning_config
@@ -54,7 +54,7 @@ def read_finetune(
             "configs` lists configurations."
         )
     name, *arguments = arguments
-    config = with_named_share(default_config(name), arguments)
+    config = with_named_rates(default_config(name), arguments)
     is_record = bool(config.data.fingerprint)  # it has both steps and epochs
     if name.endswith(".json"):
         config = without_resolved(config, arguments)
@@ -62,7 +62,7 @@ def read_finetune(
     by_epochs = {"--num-epochs", *["--sweep"] * is_record}
     if names & by_epochs and "--num-steps" not in names:
         config = dataclasses.replace(config, num_steps=0)
-    default = options_class(config=with_named_rate(config, arguments))
+    default = options_class(config=config)
     options = parse(options_class, arguments, f"{verb} {name}", default)
     if not name.endswith((".py", ".json")) and options.config.task != config.task:
         raise UsageError(
@@ -114,13 +114,6 @@ def _say_effects(options: FinetuneOptions, names: set[str], record: str) -> None
             f"num_steps={config.num_steps} is that of {record}; --num-epochs counts "
             "the steps of other examples or another batch size."
         )
-
-
-def with_named_rate(config: FinetuneConfig, arguments: Sequence[str]) -> FinetuneConfig:
-    """Return the configuration; a rate that is named stays, whatever the model."""
-    if "--optimizer.peak-learning-rate" in named_options(arguments):
-        return dataclasses.replace(config, rate_by_size=False)
-    return config
 
 
 def finetune(options: FinetuneOptions) -> None:

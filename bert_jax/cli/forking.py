@@ -14,9 +14,8 @@ from bert_jax.cli.command import (
     say_unread_masking,
     with_ruled_predictions,
 )
-from bert_jax.cli.finetuning import with_named_rate
 from bert_jax.cli.readers import require_used
-from bert_jax.cli.start import with_named_share
+from bert_jax.cli.start import with_named_rates
 from bert_jax.config import FinetuneConfig, PretrainConfig
 from bert_jax.terminal.messages import UsageError, say
 
@@ -67,11 +66,10 @@ def read_fork(
     from bert_jax.runs.fork import read_run_config
 
     source = arguments[0]
-    config = with_named_share(read_run_config(source, step), arguments)
+    config = with_named_rates(read_run_config(source, step), arguments)
     names = {"source": source, "at": step, "output": output}
     options: PretrainingFork | FinetuningFork
     if isinstance(config, FinetuneConfig):
-        config = with_named_rate(config, arguments)
         default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
         options = parse(FinetuningFork, arguments, verb, default)
         require_used(options, arguments, verb, config.task, default)

@@ -21,7 +21,7 @@ from bert_jax.cli.start import (
     config_json,
     scores_json,
     start,
-    with_named_share,
+    with_named_rates,
 )
 from bert_jax.config import PretrainConfig
 from bert_jax.config.checks import RESOLVED
@@ -78,7 +78,7 @@ def read_pretrain(
     named_shape = None
     if starts_from and "--print-config" not in arguments:
         arguments, named_shape = split_shape(arguments)
-    config = with_named_share(config, arguments)
+    config = with_named_rates(config, arguments)
     default = options_class(config=config, named_shape=named_shape)
     options = parse(options_class, arguments, verb, default)
     if not options.print_config:

@@ -8,13 +8,14 @@ from typing import Annotated, TypeVar
 
 import tyro
 
-from bert_jax.cli.command import option_value
-from bert_jax.config import RunConfig
+from bert_jax.cli.command import named_options, option_value
+from bert_jax.config import FinetuneConfig, RunConfig
 from bert_jax.distributed import environment
 from bert_jax.storage.files import finite_json
 from bert_jax.terminal.messages import UsageError
 
 ConfigT = TypeVar("ConfigT", bound=RunConfig)
+_RATE = "--optimizer.peak-learning-rate"
 _WARMUP = ("--optimizer.warmup-share", "--optimizer.warmup-steps")
 ModelArgument = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")]
 """The model of a verb: its first argument, or --model MODEL."""
@@ -44,14 +45,14 @@ class StartOptions:
     """Print the configuration as JSON, and train nothing."""
 
 
-def with_named_share(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
-    """Return the defaults of a run; a share of warm-up that is named is the run's.
+def with_named_rates(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
+    """Return the defaults of a run, whose named rate and share of warm-up stay.
 
-    A number of steps, which the configuration may have, would hide it.
-
-    Raises:
-        UsageError: both are named.
+    The size of the model would change the rate, and a number of steps, which the
+    configuration may have, would hide the share.
     """
+    if isinstance(config, FinetuneConfig) and _RATE in named_options(arguments):
+        config = dataclasses.replace(config, rate_by_size=False)
     values = [option_value(arguments, name) for name in _WARMUP]
     share, steps = (value if value and value.strip("0.") else None for value in values)
     if share is None:
