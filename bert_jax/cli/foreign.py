@@ -241,12 +241,9 @@ _OPTIONS |= {name: theirs for name, theirs in _NAMED if name[0] == "-" != name[1
 
 
 def of_option(option: str, options: Sequence[str]) -> tuple[str, str]:
-    """Return what a verb has for another library's option, and a note on it.
+    """Return what a verb with `options` has for another library's, and a note on it.
 
     Either is empty if there is none.
-
-    Args:
-        options: the names that the verb has.
     """
     theirs = _OPTIONS.get(option) or _OPTIONS.get(plain(option))
     if theirs is None:

@@ -4,7 +4,7 @@ import contextlib
 import re
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -232,45 +232,32 @@ def print_help(verb: str, words: Sequence[str]) -> None:
     is_named = verb in _FIRST and words[0] != "help" and not words[0].startswith("-")
     subject = subject_of(verb, words[0] if is_named else "")
     if HELP_ALL in words:
+        import tyro
+
         options = options_of(subject.options_class, subject.default)
-        print_all(subject, {o.place for o in options} - {o.place for o in subject.read})
+        hidden = {o.place for o in options} - {o.place for o in subject.read}
+        with contextlib.suppress(SystemExit):
+            tyro.cli(
+                subject.options_class,
+                prog=subject.command,
+                args=["--help"],
+                default=subject.default or tyro.MISSING_NONPROP,
+                registry=registry(hidden),
+            )
     else:
         print("\n".join(help_lines(subject, subject.read)))
 
 
 def subject_of(verb: str, name: str = "") -> HelpSubject:
-    """Return the subject of a verb, or of a task or configuration of it.
-
-    Raises:
-        UsageError: there is no such task or configuration.
-        ValueError: the configuration file fails.
-    """
+    """Return the subject of a verb, or of a task or configuration of it."""
     options_class, default = VERBS[verb].load(VERBS[verb].options), None
     if name:
         default = options_class(config=VERBS[verb].load("default_config")(name))
     return HelpSubject(verb, name, options_class, default)
 
 
-def print_all(subject: HelpSubject, hidden: Set[tuple[type, str]]) -> None:
-    """Print all options, without fields that are not read, by tyro."""
-    import tyro
-
-    with contextlib.suppress(SystemExit):
-        tyro.cli(
-            subject.options_class,
-            prog=subject.command,
-            args=["--help"],
-            default=tyro.MISSING_NONPROP if not subject.default else subject.default,
-            registry=registry(hidden),
-        )
-
-
 def help_lines(subject: HelpSubject, options: Sequence[Option]) -> Iterator[str]:
-    """Yield the lines of a help.
-
-    Args:
-        options: those that are read.
-    """
+    """Yield the lines of a help; `options` are those that are read."""
     width = max(min(shutil.get_terminal_size().columns, 100), 40)
     shown, verb = subject.shown, subject.verb
     arguments = [option.name for option in options if option.name[0] != "-"]

@@ -13,11 +13,7 @@ _ANSWERS = ("true", "false", "yes", "no", "0", "1")
 
 
 def not_taken(words: Sequence[str], names: Sequence[str]) -> str:
-    """Name words that a verb does not take, and what may be meant.
-
-    Args:
-        names: the options of the verb.
-    """
+    """Name words that a verb with these options does not take, and what is meant."""
     options = [word.partition("=")[0] for word in words if word.startswith("-")]
     listed = (options or list(words))[:5]
     hints: list[str] = []

@@ -108,10 +108,7 @@ def flushed_output() -> Iterator[None]:
     """Write what standard output holds at the end of the block.
 
     Python would do it last of all, where an error is no line and has its own exit code.
-
-    Raises:
-        OSError: it cannot be written, and the block has not failed before by another
-            error; the message names it and a remedy.
+    Raise OSError if it cannot be written, unless the block has failed by another error.
     """
     try:
         yield

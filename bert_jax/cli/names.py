@@ -48,14 +48,6 @@ _INPUT = "--input"
 _OPTION = re.compile(r"(--[A-Za-z][\w.-]*)(=.*)?", re.DOTALL)
 
 
-def annotated(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return a type, and what is said of it by `Annotated`."""
-    if get_origin(hint) is Annotated:
-        kind, *extras = get_args(hint)
-        return kind, tuple(extras)
-    return hint, ()
-
-
 class Option(NamedTuple):
     """An option of a verb, or an argument that has no name on the command line."""
 
@@ -100,7 +92,8 @@ def options_of(
     for field in dataclasses.fields(options_class):
         if field.metadata == RESOLVED:
             continue
-        kind, extras = annotated(hints[field.name])
+        hint = hints[field.name]
+        kind, *extras = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         value = getattr(default, field.name, field.default)
         given = [extra.name for extra in extras if hasattr(extra, "name")]
         word = next((name for name in given if name is not None), field.name)

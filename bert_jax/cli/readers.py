@@ -70,11 +70,7 @@ def readers(field: str, verb: str) -> tuple[str, ...]:
 
 
 def is_read(field: str, verb: str, task: str) -> bool:
-    """Return whether a verb reads a field.
-
-    Args:
-        task: that it is used with; "": not known.
-    """
+    """Return whether a verb reads a field, with a task; "": not known."""
     part, _, name = field.rpartition(".")
     if verb == "finetune" and part == "model" and name not in OWN_FIELDS:
         return False  # it is that of the model that the run starts from
@@ -85,12 +81,9 @@ def is_read(field: str, verb: str, task: str) -> bool:
 def require_used(
     options: Any, arguments: Sequence[str], verb: str, task: str, default: Any = None
 ) -> None:
-    """Raise ValueError for an option that is given, and that is not read.
+    """Raise ValueError for an option among arguments that is not read with a task.
 
-    Args:
-        arguments: in which it is given.
-        task: of the model or the run; "": not known.
-        default: options whose values may be given all the same; None: none.
+    The values of `default` may be given all the same.
     """
     words = [word.partition("=")[0] for word in arguments]
     given = {*words, *(word.replace("no-", "", 1) for word in words)}
