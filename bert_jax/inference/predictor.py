@@ -321,7 +321,7 @@ class Predictor(FinetunedPredictor):
         """
         similarity = self.embedding.computed_similarity()
         (a, rows), (b, columns) = as_several(a), as_several(b)
-        sides = self._embedder.side("a", a), self._embedder.side("b", b)
+        sides = {"a": (a, None, ()), "b": (b, None, ())}
         first, second = self._embedder.vectors(sides, batch_size, progress)
         return similarities(first, second, similarity)[rows, columns]
 
@@ -353,12 +353,12 @@ class Predictor(FinetunedPredictor):
         """
         k = require_count("k", k)
         similarity = self.embedding.computed_similarity()
-        (queries, rows), embedder = as_several(queries), self._embedder
-        sides = (
-            embedder.side("queries", queries, query_prompt, QUERY_PROMPTS),
-            embedder.side("corpus", corpus, corpus_prompt, CORPUS_PROMPTS),
-        )
-        first, stored = embedder.vectors(sides, batch_size, progress)
+        queries, rows = as_several(queries)
+        sides = {
+            "queries": (queries, query_prompt, QUERY_PROMPTS),
+            "corpus": (corpus, corpus_prompt, CORPUS_PROMPTS),
+        }
+        first, stored = self._embedder.vectors(sides, batch_size, progress)
         hits = nearest(first, stored, k, similarity, progress=progress)
         return Hits(hits.indices[rows], hits.scores[rows])
 

@@ -2,8 +2,9 @@
 
 import collections
 import dataclasses
+import functools
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -45,17 +46,6 @@ def warn_of_cuts(
     remedy = TAKES_NO_MORE if is_full else "as the model's files say: shorten them"
     for line in cut_lines(counts["cut"], counts["texts"], limit, remedy):
         warn(f"{name}: {line}" if name else line)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Side:
-    """Checked texts with the prompt before each, or their vectors."""
-
-    name: str
-    """Of the argument, for messages."""
-    values: list[str] | Float[np.ndarray, "N D"]
-    prompt: str | None = None
-    """A text, or the name of one of the model's prompts; None: its default prompt."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -110,26 +100,6 @@ class Embedder:
             options["skip"] = before.skip
         return before.text, compiled(self.model.config, "embed", **options)
 
-    def side(
-        self,
-        name: str,
-        values: Sequence[str] | np.ndarray,
-        prompt: str | None = None,
-        prompts: Iterable[str] = (),
-    ) -> Side:
-        """Check texts or vectors, before anything is computed.
-
-        A prompt is a text or a name; None: the first of `prompts` that the model has.
-        """
-        if prompt is None:
-            prompt = self.embedding.first_prompt(prompts)
-        values = np.asarray(values) if isinstance(values, jax.Array) else values
-        if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
-            require_same_vectors(name, values, lambda: self._record(prompt))
-            return Side(name, require_vectors(name, values))
-        self.prepared(None, None, prompt)
-        return Side(name, require_texts(name, values), prompt)
-
     def _record(self, prompt: str | None) -> JsonObject:
         """Return what stored vectors must have been made by, to be compared."""
         embedding = with_cut(self.embedding, self.model.config)
@@ -139,23 +109,41 @@ class Embedder:
         return record
 
     def vectors(
-        self, sides: Sequence[Side], batch_size: int, progress: bool = False
+        self,
+        sides: Mapping[str, tuple[Any, str | None, Iterable[str]]],
+        batch_size: int,
+        progress: bool = False,
     ) -> list[Float[np.ndarray, "_ D"]]:
-        """Return vectors as they are, and embed texts; both must be equally long."""
+        """Return vectors as they are, and embed texts; all is checked before.
+
+        Args:
+            sides: by the name of an argument: texts or vectors; the prompt of texts, a
+                text or a name; and for a prompt of None the names of prompts of which
+                the first is taken that the model has.
+        """
+        checked: list[tuple[str, Any, str | None]] = []
+        widths = {}
+        for name, (values, prompt, prompts) in sides.items():
+            if prompt is None:
+                prompt = self.embedding.first_prompt(prompts)
+            values = np.asarray(values) if isinstance(values, jax.Array) else values
+            widths[name] = self.model.config.hidden_size
+            if isinstance(values, np.ndarray) and values.dtype.kind not in "OUS":
+                own = functools.partial(self._record, prompt)
+                require_same_vectors(name, values, own)
+                widths[name] = require_vectors(name, values).shape[1]
+            else:
+                self.prepared(None, None, prompt)
+                values = require_texts(name, values)
+            checked.append((name, values, prompt))
         require_count("batch_size", batch_size)
-        width = self.model.config.hidden_size
-        by_name = {
-            side.name: width if isinstance(side.values, list) else side.values.shape[1]
-            for side in sides
-        }
-        require_same_width(by_name)
+        require_same_width(widths)
         made = []
-        for side in sides:
-            if not isinstance(texts := side.values, list):
-                made.append(texts)
-                continue
-            line = Progress(f"texts of {side.name} embedded", len(texts))
-            shown = line if progress else None
-            prepared = self.prepared(None, None, side.prompt)
-            made.append(self.embed(texts, prepared, batch_size, None, shown, side.name))
+        for name, values, prompt in checked:
+            if isinstance(values, list):
+                line = Progress(f"texts of {name} embedded", len(values))
+                shown = line if progress else None
+                prepared = self.prepared(None, None, prompt)
+                values = self.embed(values, prepared, batch_size, None, shown, name)
+            made.append(values)
         return made
