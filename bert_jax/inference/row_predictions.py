@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -116,16 +115,15 @@ class RowPredictor:
                 hint = "" if is_named else f" {SKIP_DAMAGED} leaves such rows out."
                 raise ValueError(errors.first + hint)
             examples = [example for _, example in entries if example is not None]
-            predictions = iter(self._predictions(examples, unread))
+            made = self._predictions(examples, unread)
             if nothing is None:
-                if not examples:
+                if not made:
                     continue  # the fields of a prediction are not known yet
-                first = next(predictions)
                 nothing = {
                     field: dict.fromkeys(value) if isinstance(value, dict) else None
-                    for field, value in first.items()
+                    for field, value in made[0].items()
                 }
-                predictions = itertools.chain([first], predictions)
+            predictions = iter(made)
             yield [
                 values
                 | _renamed(nothing if example is None else next(predictions), values)

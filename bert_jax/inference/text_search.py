@@ -42,7 +42,9 @@ def text_search_lines(
 ) -> Iterator[str]:
     """Yield for each query the query, and its nearest texts: similarity, row, text.
 
-    The texts are by the numbers of their rows. A prompt of None is the model's.
+    Args:
+        texts: the texts to search, by the numbers of their rows.
+        prompts: of the queries and of the texts; None: the model's.
     """
     bert = load(model)
     bert.embedding = with_cut(bert.embedding, bert.config)
