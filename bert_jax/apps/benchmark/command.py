@@ -45,12 +45,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
-    """Build the options of the benchmark that the arguments name.
-
-    Raises:
-        UsageError: an argument is unknown, missing or of another type.
-        ValueError: a value is out of range.
-    """
+    """Build the options of the benchmark that the arguments name."""
     parser = Parser(prog="python -m bert_jax.benchmark")
     commands = parser.add_subparsers(dest="what", required=True)
     for name, (options_class, _) in WHAT.items():
@@ -100,8 +95,7 @@ def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
 def run(options: BenchmarkOptions) -> int:
     """Measure, print a table, and write JSON if the options name a file.
 
-    Returns:
-        The exit code: 1 if a part of the figures is missing, because it failed.
+    Return the exit code: 1 if a part of the figures is missing, because it failed.
     """
     what, module_name = next(
         (name, module) for name, (kind, module) in WHAT.items() if kind is type(options)

@@ -106,9 +106,7 @@ def measure(
 ) -> Figures:
     """Time our program, PyTorch's with `--compare`, and matrix products, in turn.
 
-    Args:
-        variants: PyTorch's programs; each runs in a process of its own.
-        arrays: makes the inputs of PyTorch.
+    The variants are PyTorch's programs, each in a process of its own.
     """
     on_cpu = jax.default_backend() == "cpu"
     steps = options.steps or (2 if on_cpu else 20)

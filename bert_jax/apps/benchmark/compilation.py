@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import time
 from pathlib import Path
+from typing import Any
 
 from bert_jax.apps.benchmark.figures import Figures
 from bert_jax.apps.benchmark.options import CompileOptions, TrainOptions
@@ -30,22 +31,18 @@ _MIB = 1 << 20
 
 
 def benchmark_compile(options: CompileOptions) -> Figures:
-    """Compile the step for a topology; return memory, collectives and estimated time.
-
-    Raises:
-        ValueError: the topology is not known, its compiler is not installed, or the
-            mesh does not fit it.
-    """
+    """Compile the step for a topology; return memory, collectives and time."""
     topology = parse_topology(options.topology)
     devices = devices_of(topology)
-    values = dataclasses.asdict(options)
-    names = {field.name for field in dataclasses.fields(TrainOptions)}
     rows = options.batch_size * len(devices) // options.tensor
-    shared = {name: value for name, value in values.items() if name in names}
-    config, task = synthetic_task(TrainOptions(**(shared | {"batch_size": rows})))
-    mesh_names = {field.name for field in dataclasses.fields(MeshConfig)}
-    mesh = MeshConfig(**{k: v for k, v in values.items() if k in mesh_names})
-    config = dataclasses.replace(config, mesh=mesh)
+    values = dataclasses.asdict(options) | {"batch_size": rows}
+
+    def shared(kind: type) -> dict[str, Any]:
+        names = [field.name for field in dataclasses.fields(kind)]
+        return {name: values[name] for name in names if name in values}
+
+    config, task = synthetic_task(TrainOptions(**shared(TrainOptions)))
+    config = dataclasses.replace(config, mesh=MeshConfig(**shared(MeshConfig)))
     figures = compile_step(config, task, task.batch(0), topology)
     # What only `kept` is for.
     return {k: v for k, v in figures.items() if k not in ("program", "reader")}
@@ -58,15 +55,11 @@ def compile_step(
     topology: Topology,
     kept: Figures | None = None,
 ) -> Figures:
-    """Compile the step of a configuration for a topology; as `benchmark_compile`.
+    """Compile the step of a configuration for a topology, and batches like this one.
 
     Args:
-        batch: for the shapes of its arrays.
         kept: figures of an earlier call, which are returned if they are of the same
             program and compiler.
-
-    Raises:
-        ValueError: the compiler is not installed, or the mesh does not fit.
     """
     devices = devices_of(topology)
     cpu_start = time.process_time()
@@ -81,15 +74,22 @@ def compile_step(
     if kept and same.items() <= kept.items():
         return kept
     step = lowered.compile({})
-    figures = {
+    figures: Figures = same | {
         "device": devices[0].device_kind,
         "devices": lowered.num_devices,
         "compile_seconds": step.seconds,
         "compile_cpu_seconds": time.process_time() - cpu_start,
     }
-    flops = task.flops(batch) / lowered.num_devices
-    time_figures = _time(step, devices[0].device_kind, topology.clock, flops)
-    return same | figures | _figures(step, topology.usable_memory) | time_figures
+    figures |= _figures(step, topology.usable_memory)
+    if step.cycles and topology.clock:
+        kind, flops = devices[0].device_kind, task.flops(batch) / lowered.num_devices
+        seconds, mfu = estimated_time(step, kind, topology.clock, flops)
+        milliseconds = {name: part * 1e3 for name, part in seconds.items()}
+        figures["estimated_step_seconds"] = sum(seconds.values())
+        figures["estimated_milliseconds"] = milliseconds
+        if mfu is not None:
+            figures["estimated_mfu"] = mfu
+    return figures
 
 
 def _reader_fingerprint() -> str:
@@ -116,15 +116,3 @@ def _figures(step: Estimate, usable_memory: float) -> Figures:
             name: size / _MIB for name, (_, size) in collectives.items()
         },
     }
-
-
-def _time(step: Estimate, device_kind: str, clock: float, flops: float) -> Figures:
-    """Return the figures of the compiler's estimate of the time, if it gave one."""
-    if not (step.cycles and clock):
-        return {}
-    seconds, mfu = estimated_time(step, device_kind, clock, flops)
-    figures: Figures = {
-        "estimated_step_seconds": sum(seconds.values()),
-        "estimated_milliseconds": {name: part * 1e3 for name, part in seconds.items()},
-    }
-    return figures if mfu is None else figures | {"estimated_mfu": mfu}

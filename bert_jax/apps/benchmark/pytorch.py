@@ -29,11 +29,7 @@ TorchArrays = dict[str, Int[np.ndarray, "..."]]
 
 
 def torch_device() -> str:
-    """Return PyTorch's name of the default device.
-
-    Raises:
-        ValueError: PyTorch or transformers is not installed, or has no such device.
-    """
+    """Return PyTorch's name of the default device; raise ValueError if it has none."""
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
             raise ValueError(
@@ -98,11 +94,7 @@ class TorchProcess:
         return answer
 
     def wait_until_ready(self) -> None:
-        """Wait until its first step, with any compiling, is done.
-
-        Raises:
-            RuntimeError: the process failed.
-        """
+        """Wait until its first step, with any compiling, is done."""
         self.figures |= self._request(self._job)
 
     def time_steps(self, steps: int) -> float:
@@ -122,13 +114,8 @@ def start_processes(
 ) -> tuple[dict[str, TorchProcess], dict[str, str]]:
     """Start a process for each program of PyTorch; none without `--compare`.
 
-    Returns:
-        The processes that are ready, and the errors of those that failed, by the names
-        of their columns.
-
-    Raises:
-        ValueError: as `torch_device`.
-        RuntimeError: all failed.
+    Return the processes that are ready, and the errors of those that failed, by the
+    names of their columns; raise RuntimeError if all failed.
     """
     ready: dict[str, TorchProcess] = {}
     failed: dict[str, str] = {}
