@@ -17,7 +17,6 @@ from pathlib import Path
 
 from etils import epath
 
-from bert_jax.apps.experiments.bootstrap import Items, ScoreKind
 from bert_jax.apps.experiments.design import (
     Budget,
     Changes,
@@ -198,25 +197,21 @@ class Cell:
             finetune(config, workdir, self.root / "examples")
 
         def write() -> None:
-            items, kind = self._items(measure, workdir, model)
+            if isinstance(measure, TaskScore):
+                task = self.inputs.task(measure.task)
+                items, kind = finetuned_items(task, workdir)
+            elif isinstance(measure, Probe):
+                task = self.inputs.task(measure.task)
+                items, kind = probe_items(measure, task, self.budget, model)
+            else:
+                dataset = self.inputs.dataset(self.variant.pairs)
+                items, kind = validation_items(measure, self.budget, dataset, model)
             write_result(path, Result(items, kind, time.monotonic() - start))
             # Its scores are kept, its parameters are not.
             shutil.rmtree(workdir / CHECKPOINTS, ignore_errors=True)
 
         run_on_primary(write)
         return time.monotonic()
-
-    def _items(
-        self, measure: Measure, workdir: Path, model: Path
-    ) -> tuple[Items, ScoreKind]:
-        """Return what a measure of a pretrained model gives for each test item."""
-        if isinstance(measure, TaskScore):
-            return finetuned_items(self.inputs.task(measure.task), workdir)
-        if isinstance(measure, Probe):
-            task = self.inputs.task(measure.task)
-            return probe_items(measure, task, self.budget, model)
-        dataset = self.inputs.dataset(self.variant.pairs)
-        return validation_items(measure, self.budget, dataset, model)
 
     def points(self) -> list[Point]:
         """Return the states that are measured, in order."""
