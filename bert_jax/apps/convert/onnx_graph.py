@@ -142,17 +142,12 @@ def _value_infos(kind: str, values: dict[str, Dims]) -> list[Any]:
     return [make(name, dtype, dims) for name, dims in values.items()]
 
 
-def _padding(size: int) -> int:
-    """Return the bytes after a tensor of `size` bytes, up to the next page."""
-    return -size % _ALIGNMENT
-
-
 def _pieces(arrays: Iterable[Float32[np.ndarray, "..."]]) -> Iterator[memoryview]:
     """Yield the bytes of each array, then its padding."""
     for values in arrays:
         flat = np.ascontiguousarray(values, "<f4").reshape(-1)
         yield flat.view(np.uint8).data
-        yield memoryview(bytes(_padding(values.nbytes)))
+        yield memoryview(bytes(-values.nbytes % _ALIGNMENT))
 
 
 def _external_tensors(params: dict[str, Float32[np.ndarray, "..."]]) -> list[Any]:
@@ -171,5 +166,5 @@ def _external_tensors(params: dict[str, Float32[np.ndarray, "..."]]) -> list[Any
         for key, value in place.items():
             tensor.external_data.add(key=key, value=str(value))
         tensors.append(tensor)
-        offset += values.nbytes + _padding(values.nbytes)
+        offset += values.nbytes + -values.nbytes % _ALIGNMENT
     return tensors

@@ -251,6 +251,7 @@ _MUON: Changes = (("optimizer.algorithm", "muon"),)
 _DEEPNORM: Changes = (("model.initializer", "deepnorm"),)
 _LOCAL: Changes = (("model.initializer", "local"),)
 _MATCHING: Changes = (("model.initializer", "matching"),)
+_QUARTER: Changes = (("masking.rate", 0.25),)
 _LATE: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.3))
 _STAY: Changes = (("optimizer.schedule", "constant"), ("optimizer.decay_share", 0.0))
 
@@ -271,17 +272,12 @@ def _levers(budget: Budget) -> dict[str, Variant]:
         "Muon, heads that begin with a neighbour": _MUON + _LOCAL,
         "Muon, twice the heads": _MUON + heads,
         "Muon, twice the heads, some that look for the same token": (
-            *_MUON,
-            *heads,
-            *_MATCHING,
+            _MUON + heads + _MATCHING
         ),
         "Muon, constant rate until 70 %": _MUON + _LATE,
         "Muon, twice the rate": (*_MUON, _rate(budget, 2.0)),
         "Muon, twice the heads, 25 % masked, constant rate until 70 %": (
-            *_MUON,
-            *heads,
-            ("masking.rate", 0.25),
-            *_LATE,
+            _MUON + heads + _QUARTER + _LATE
         ),
     }
     levers = {"AdamW": Variant("adamw")}
@@ -301,7 +297,7 @@ def _common_levers(budget: Budget) -> dict[str, Changes]:
     size = budget.pretraining.batch_size
     dropout = 0.0 if budget.model.hidden_dropout_prob else 0.1
     return {
-        "25 % masked": (("masking.rate", 0.25),),
+        "25 % masked": _QUARTER,
         "40 % masked": (("masking.rate", 0.4),),
         "40 % masked, falling to 15": (
             ("masking.rate", 0.4),
