@@ -90,8 +90,7 @@ def _require_own_columns(data: ExamplesConfig) -> None:
 def _say_effects(options: FinetuneOptions, names: set[str], record: str) -> None:
     """Print which of the named options have no effect, or not the usual one.
 
-    Args:
-        record: the config.json of the run whose settings are the defaults; "": none.
+    `record` is the config.json of the run whose settings are the defaults; "": none.
     """
     config, data = options.config, options.config.data
     scored, objective = data.validation or data.path, data.sentence_pairs.objective

@@ -223,12 +223,7 @@ def asks(words: Sequence[str]) -> bool:
 
 
 def print_help(verb: str, words: Sequence[str]) -> None:
-    """Print the help of a verb, or of the task or configuration that follows it.
-
-    Raises:
-        UsageError: there is no such task or configuration.
-        ValueError: the configuration file fails.
-    """
+    """Print the help of a verb, or of the task or configuration that follows it."""
     is_named = verb in _FIRST and words[0] != "help" and not words[0].startswith("-")
     subject = subject_of(verb, words[0] if is_named else "")
     if HELP_ALL in words:
