@@ -51,11 +51,7 @@ def examples_config_of(model: Model) -> ExamplesConfig:
 
 
 def settings_of(model: str) -> tuple[ExamplesConfig, str]:
-    """Return how a model's examples became rows, and its task; "": not known.
-
-    Args:
-        model: a path or a name; `load_pretrained` says which, and what it raises.
-    """
+    """Return how the examples of a model became rows, and its task; "": not known."""
     directory = resolve_path(model)[0]
     if run := read_finetuning(directory):
         return run.data, run.task
@@ -322,11 +318,7 @@ def _compared(
     as_read: Sequence[Example],
     examples: Sequence[Example],
 ) -> ScoredSource:
-    """Return the source with the baseline, and with what the model learned from it.
-
-    Args:
-        as_read: the examples before they have the labels of the model.
-    """
+    """Return the source with the baseline, and with what the model learned from it."""
     data = examples_config_of(model)
     if data.train == task.data.train:  # which may hold the rows, and not their name
         data = dataclasses.replace(data, train=task.data.train)

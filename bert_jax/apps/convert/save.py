@@ -37,7 +37,6 @@ def save(
     Raises:
         FileExistsError: the output exists and is not an empty directory.
         ValueError: there is no such form, or it cannot express the model.
-        OSError: the output cannot be written.
     """
     require(to in FORMS, f"to={to!r:.40} must be one of {', '.join(FORMS)}.")
     stated = bool(license or language)
