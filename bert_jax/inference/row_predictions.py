@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from bert_jax.inference.thresholds import (
     require_top_k,
 )
 from bert_jax.pretrained import load_pretrained
-from bert_jax.storage.files import JsonObject
+from bert_jax.storage.files import JsonObject, finite_json
 from bert_jax.tables.damage import RowErrors
 from bert_jax.tables.lines import STDIN, chunks, display_name
 from bert_jax.tables.read import is_table
@@ -148,10 +147,8 @@ class RowPredictor:
             predictions = [apply_threshold(p, request.threshold) for p in predictions]
         predictions = most_probable(model.config, predictions, request.top_k)
         c = model.config
-        rounded = functools.partial(
-            _rounded, unit=c.target_deviation if c.target_mean else math.inf
-        )
-        return [_with_leaves(one, rounded) for one in predictions]
+        unit = c.target_deviation if c.target_mean else math.inf
+        return [_rounded(one, unit) for one in predictions]
 
     def _parser(self) -> Callable[[TableRow], tuple[JsonObject, Example]]:
         """Return a function: row → copied columns and example.
@@ -231,25 +228,15 @@ def _copied(row: TableRow, name: str) -> Any:
             f"{row.where}: {name} holds half of a surrogate pair, which cannot be "
             "written; correct it."
         )
-    return _with_leaves(value, _finite)
-
-
-def _with_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a JSON value with `change` of each value that is no object and no list."""
-    if isinstance(value, dict):
-        return {name: _with_leaves(item, change) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_with_leaves(item, change) for item in value]
-    return change(value)
-
-
-def _finite(value: Any) -> Any:
-    """Return None for NaN and infinities, which Parquet has and JSON has not."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return finite_json(value)  # Parquet has NaN and infinities
 
 
 def _rounded(value: Any, unit: float) -> Any:
-    """Return a float with nine digits, which determine a float32, also in `unit`."""
+    """Return JSON with nine digits, which determine a float32, also in `unit`."""
+    if isinstance(value, dict):
+        return {name: _rounded(item, unit) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_rounded(item, unit) for item in value]
     if not isinstance(value, float):
         return value
     digits = 9 + math.ceil(math.log10(min(max(1.0, abs(value) / unit), 1e8)))
