@@ -37,7 +37,6 @@ from bert_jax.apps.experiments.measures import (
 from bert_jax.apps.experiments.results import Result, write_result
 from bert_jax.checkpoints.steps import CHECKPOINTS, list_steps
 from bert_jax.config import PretrainConfig
-from bert_jax.data.records import Dataset
 from bert_jax.distributed.collectives import run_on_primary
 from bert_jax.model.flops import pretraining_flops
 from bert_jax.runs.average import average
@@ -249,18 +248,12 @@ def stage_config(
     path = inputs.dataset(variant.kind(stage))
     config = with_changes(budget.pretraining, (("data.path", path), *stage.changes))
     dataset, resolved = open_for(config, verify=False)
-    steps = max(1, round(budget.flops * stage.fraction / step_flops(resolved, dataset)))
+    rows, tokens = resolved.batch_size, dataset.sequence_length
+    predictions = max(1, round(predicted_tokens(resolved, tokens) / rows))
+    step_flops = pretraining_flops(resolved.model, rows, tokens, predictions)
+    steps = max(1, round(budget.flops * stage.fraction / step_flops))
     length = [("num_steps", steps), ("optimizer.decay_steps", steps)]
     return with_changes(config, [*length, ("log_every", max(1, steps // 20))])
-
-
-def step_flops(config: PretrainConfig, dataset: Dataset) -> float:
-    """Return the model FLOPs of a pretraining step, with its mean of predictions."""
-    length = dataset.sequence_length
-    predictions = predicted_tokens(config, length) / config.batch_size
-    return pretraining_flops(
-        config.model, config.batch_size, length, max(1, round(predictions))
-    )
 
 
 def predicted_tokens(config: PretrainConfig, length: int) -> float:

@@ -28,7 +28,6 @@ from bert_jax.model.inputs import inputs_of_tokenized
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.pretraining import open_for
 from bert_jax.tasks.kinds import finetuning_task
-from bert_jax.tasks.predictions import Example, Prediction
 from bert_jax.tasks.pretraining.task import PretrainingTask, pretraining_scores
 from bert_jax.tasks.tagging.rows import learned_scheme
 from bert_jax.tasks.task import DeviceBatch
@@ -48,27 +47,20 @@ def finetuned_items(task: TaskFiles, workdir: Path) -> tuple[Items, ScoreKind]:
     reader = finetuning_task(task.task, data, model.config)
     examples = reader.match_labels(reader.read(task.test))
     predictions = predict_examples(reader, model, examples, _BATCH_SIZE)
-    count = _is_right
-    if not task.is_text:
-        count = _entity_counts if learned_scheme(model.config) else _tag_counts
-    pairs = zip(examples, predictions, strict=True)
-    items = [count(example, prediction) for example, prediction in pairs]
+    has_entities = not task.is_text and learned_scheme(model.config)
+    items = []
+    for example, prediction in zip(examples, predictions, strict=True):
+        if task.is_text:
+            items.append((prediction["label"] == example.label, 1))
+        elif has_entities:
+            gold = set(extract_entities(example.tags))
+            predicted = set(extract_entities(prediction["tags"]))
+            items.append((2 * len(gold & predicted), len(gold) + len(predicted)))
+        else:
+            pairs = zip(example.tags, prediction["tags"], strict=True)
+            right = sum(tag == other for tag, other in pairs)
+            items.append((right, len(example.tags)))
     return np.array(items, np.float64), "ratio"
-
-
-def _is_right(example: Example, prediction: Prediction) -> tuple[float, float]:
-    return float(prediction["label"] == example.label), 1.0
-
-
-def _entity_counts(example: Example, prediction: Prediction) -> tuple[float, float]:
-    gold = set(extract_entities(example.tags))
-    predicted = set(extract_entities(prediction["tags"]))
-    return 2.0 * len(gold & predicted), float(len(gold) + len(predicted))
-
-
-def _tag_counts(example: Example, prediction: Prediction) -> tuple[float, float]:
-    pairs = zip(example.tags, prediction["tags"], strict=True)
-    return float(sum(tag == other for tag, other in pairs)), float(len(example.tags))
 
 
 def probe_items(
