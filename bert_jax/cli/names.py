@@ -139,7 +139,10 @@ def with_present_names(
             --report, where it means a page, names none.
     """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
-    others = _other_names(options_class, verb)
+    names, others = names_of(options_class, verb), dict(_OF_VERB.get(verb, {}))
+    for same in _SAME:
+        if of_verb := [name for name in same if name in names]:
+            others |= {name: of_verb[0] for name in same if name not in names}
     words: list[str] = []
     given: dict[str, str] = {}
     for place, word in enumerate(arguments[:end], 1):
@@ -163,16 +166,6 @@ def with_present_names(
         words.insert(0, "--model")
     words = _with_one_input(options_class, _model_first(words, verb))
     return words + list(arguments[end:])
-
-
-def _other_names(options_class: type, verb: str) -> dict[str, str]:
-    """Return the name that a verb's option has, by each other name of it."""
-    names = names_of(options_class, verb)
-    others = dict(_OF_VERB.get(verb, {}))
-    for same in _SAME:
-        if of_verb := [name for name in same if name in names]:
-            others |= {name: of_verb[0] for name in same if name not in names}
-    return others
 
 
 def _with_one_input(options_class: type, words: list[str]) -> list[str]:
