@@ -27,7 +27,6 @@ from bert_jax.tokenization import (
     CHINESE,
     MAX_WORD_CHARACTERS,
     WORD_LIMIT,
-    Tokenizer,
     added_tokens,
 )
 
@@ -133,6 +132,7 @@ def packed(leaves: Leaves) -> str:
 def fill_mask_page(name: str, model: Model, checkpoints: list[dict[str, str]]) -> str:
     """Return the page as HTML; `checkpoints` have a name and packed weights."""
     config, leaves = model.config, page_leaves(model)
+    tokenizer, rules = model.tokenizer, model.tokenizer.config
     data: dict[str, Any] = {
         "config": {
             "layers": config.num_hidden_layers,
@@ -141,8 +141,14 @@ def fill_mask_page(name: str, model: Model, checkpoints: list[dict[str, str]]) -
             "epsilon": config.layer_norm_eps,
         },
         "maxTokens": _max_tokens(model),
-        "tokenizer": tokenizer_rules(model.tokenizer),
-        "vocabulary": model.tokenizer.tokens(range(model.tokenizer.vocab_size)),
+        "tokenizer": {
+            "cased": tokenizer.cased,
+            # As in Hugging Face: uncased is without accents, unless it says otherwise.
+            "stripAccents": rules.get(ACCENTS, not tokenizer.cased),
+            "chinese": rules.get(CHINESE, True),
+            "maxWord": rules.get(WORD_LIMIT, MAX_WORD_CHARACTERS),
+        },
+        "vocabulary": tokenizer.tokens(range(tokenizer.vocab_size)),
         "sizes": [[path, leaf.size] for path, leaf in leaves.items()],
         "checkpoints": checkpoints,
         "sample": SAMPLE,
@@ -155,18 +161,6 @@ def fill_mask_page(name: str, model: Model, checkpoints: list[dict[str, str]]) -
     )
     fields = {"model": name, "summary": summary}
     return web_page("bert_jax.apps.convert", "fill_mask_page.html", fields, data)
-
-
-def tokenizer_rules(tokenizer: Tokenizer) -> dict[str, bool | int]:
-    """Return what `wordpiece.js` has to know of a tokenizer, besides its words."""
-    config = tokenizer.config
-    return {
-        "cased": tokenizer.cased,
-        # As in Hugging Face: uncased means without accents, unless it says otherwise.
-        "stripAccents": config.get(ACCENTS, not tokenizer.cased),
-        "chinese": config.get(CHINESE, True),
-        "maxWord": config.get(WORD_LIMIT, MAX_WORD_CHARACTERS),
-    }
 
 
 def _max_tokens(model: Model) -> int:

@@ -12,7 +12,6 @@ from bert_jax.inference.arguments import require_text
 from bert_jax.runs.pretraining_run import PretrainingRun, open_run
 from bert_jax.storage.manifest import MANIFEST, read_manifest
 from bert_jax.storage.remote import open_directory
-from bert_jax.tokenization import Tokenizer
 
 _NUM_ROWS, _NUM_STEPS, _NUM_MASKS = 5, 10, 3
 """How many rows are shown, and for each how many steps, and how many masks. The rows
@@ -181,33 +180,24 @@ def mask_line(
     run: PretrainingRun, row: int, step: int, place: int, window: slice
 ) -> str:
     """Return the tokens of a row in a window, as the model of a step sees them."""
-    name = f"  step {step + 1:,}, row {place + 1:,} of the batch"
+    where = f"  step {step + 1:,}, row {place + 1:,} of the batch"
     batch = run.masked_row(row, step, place)
     if batch is None:
-        return f"{name}: each token is predicted from those before it; none is masked"
+        return f"{where}: each token is predicted from those before it; none is masked"
     masked = batch.masked
     length = np.flatnonzero(masked.inputs.attention_mask[0])[-1] + 1
     inputs = np.asarray(masked.inputs.input_ids)[0, :length].tolist()
     is_used = np.asarray(masked.weights[0]) > 0
     predicted = np.asarray(masked.predicted)[0, is_used].tolist()
     labels = np.asarray(masked.labels)[0, is_used].tolist()
-    tokens = tokens_with_labels(
-        run.dataset.tokenizer, inputs, dict(zip(predicted, labels, strict=True))
-    )
+    tokenizer = run.dataset.tokenizer
+    tokens = tokenizer.tokens(inputs)
+    for position, label in zip(predicted, labels, strict=True):
+        name = "MASK" if inputs[position] == tokenizer.mask_id else tokens[position]
+        tokens[position] = f"[{name}→{tokenizer.token(label)}]"
     before = "… " * (window.start > 0)
     after = " …" * (window.stop < len(tokens))
     return (
-        f"{name}, {len(predicted)} of {len(tokens)}{_MASKED}"
+        f"{where}, {len(predicted)} of {len(tokens)}{_MASKED}"
         f"{before}{' '.join(tokens[window])}{after}"
     )
-
-
-def tokens_with_labels(
-    tokenizer: Tokenizer, inputs: list[int], labels: dict[int, int]
-) -> list[str]:
-    """Return tokens; those to predict as `[input→label]`."""
-    tokens = tokenizer.tokens(inputs)
-    for position, label in labels.items():
-        name = "MASK" if inputs[position] == tokenizer.mask_id else tokens[position]
-        tokens[position] = f"[{name}→{tokenizer.token(label)}]"
-    return tokens
