@@ -212,26 +212,21 @@ def _chart(
         }
         finite = {step: v for step, v in values.items() if math.isfinite(v)}
         if finite and (name != "skipped_in_a_row" or any(finite.values())):
-            curves.append(_curve(split, finite, len(values), max_points))
+            steps, numbers = np.array(list(finite)), np.array(list(finite.values()))
+            kept = thinned(numbers, max_points)
+            curve = {
+                "name": _SPLITS.get(split, split),
+                "steps": steps[kept].tolist(),
+                "values": [float(f"{value:.6g}") for value in numbers[kept]],
+                "logged": len(finite),
+                "not_finite": len(values) - len(finite),
+            }
+            curves.append(curve)
     straight = []
     if reference and math.isfinite(reference[1]):
         straight = [{"name": reference[0], "value": reference[1]}]
     about = dataclasses.asdict(subject)
     return {"name": name, **about, "curves": curves, "lines": straight}
-
-
-def _curve(
-    split: str, finite: dict[int, float], num_logged: int, max_points: int
-) -> JsonObject:
-    steps, values = np.array(list(finite)), np.array(list(finite.values()))
-    kept = thinned(values, max_points)
-    return {
-        "name": _SPLITS.get(split, split),
-        "steps": steps[kept].tolist(),
-        "values": [float(f"{value:.6g}") for value in values[kept]],
-        "logged": len(finite),
-        "not_finite": num_logged - len(finite),
-    }
 
 
 def thinned(values: Float[np.ndarray, " N"], max_points: int) -> Int[np.ndarray, " M"]:

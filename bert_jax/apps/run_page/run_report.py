@@ -5,7 +5,6 @@ from pathlib import Path
 
 from bert_jax.apps.run_page.curves import charts, reference_lines
 from bert_jax.apps.run_page.run_record import (
-    RunRecord,
     best_evaluation,
     configuration,
     evaluations,
@@ -26,14 +25,12 @@ from bert_jax.training.metrics_file import METRICS
 def write_run_report(
     workdir: str, path: Path, report: Callable[[str], None] = lambda line: None
 ) -> None:
-    """Write the page of one run, which may still go on."""
+    """Write the page of one run, which may still go on; all texts are escaped.
+
+    `report` takes lines on the progress.
+    """
     require_output_file(path, SUFFIX)  # before the checkpoints are loaded
-    page = run_report(read_run_record(workdir), report)
-    atomic_write(path, page.encode())
-
-
-def run_report(run: RunRecord, report: Callable[[str], None]) -> str:
-    """Return the page as HTML; all texts are escaped."""
+    run = read_run_record(workdir)
     notes, unigram, scores, sampled = [], {}, {}, None
     if count := run.damaged_lines:
         lines = "1 line" if count == 1 else f"{count:,} lines"
@@ -60,4 +57,5 @@ def run_report(run: RunRecord, report: Callable[[str], None]) -> str:
         "provenance": provenance(run),
     }
     fields = {"run": str(run.workdir), "progress": progress(run)}
-    return web_page("bert_jax.apps.run_page", "run_report.html", fields, data)
+    page = web_page("bert_jax.apps.run_page", "run_report.html", fields, data)
+    atomic_write(path, page.encode())
