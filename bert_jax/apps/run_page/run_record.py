@@ -118,14 +118,14 @@ def progress(run: RunRecord) -> str:
         return f"Stopped {at}, without a checkpoint; the same command begins it again."
     if newest >= num_steps > 0:
         return f"Finished, {at}."
-    if newest == run.step and (why := lost_patience(run, newest)):
+    if newest == run.step and (why := lost_patience(run)):
         goes_on = run.config.keep_optimizer_states != "none"
         return f"Ended {at}: {why}.{' To train on, raise --patience.' * goes_on}"
     return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
 
 
-def lost_patience(run: RunRecord, step: int) -> str:
-    """Return why `patience` ends the run at `step`, its last; "": it does not."""
+def lost_patience(run: RunRecord) -> str:
+    """Return why `patience` ends the run at its last step; "": it does not."""
     best = BestScore()
     for line in _comparable_lines(run):
         best.add(line.step, _selection_score(run, line))
