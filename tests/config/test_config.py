@@ -71,7 +71,8 @@ ROOT = Path(__file__).parents[2]
         ),
         (
             lambda: PretrainConfig(num_steps=5),
-            "optimizer.warmup_steps=10000 is more than the 5 steps",
+            "optimizer.warmup_steps=10000 is more than the 5 steps .* "
+            "or, as for a run that has begun, set optimizer.decay_steps to 10000",
         ),
         (
             lambda: PretrainConfig(optimizer=OptimizerConfig(decay_steps=20_000)),
