@@ -216,7 +216,14 @@ class RunConfig(CheckedConfig):
         require_seed(self)
         if self.num_steps:
             self._check_schedule()
-        self._check_mesh()
+        require(
+            self.mesh.tensor == 1 or self.model.attention_kernel == "plain",
+            f"mesh.tensor={self.mesh.tensor} cannot be used with "
+            "model.attention_kernel=fused, which the compiler cannot split; set "
+            "mesh.tensor to 1, or model.attention_kernel to plain.",
+        )
+        if not self.init_from:
+            self.check_shape()
         self._check_profile()
 
     def _check_schedule(self) -> None:
@@ -240,15 +247,12 @@ class RunConfig(CheckedConfig):
             f"the decay of optimizer.decay_share={share}; lower either.",
         )
 
-    def _check_mesh(self) -> None:
-        """Check that the axes divide the widths, and that the kernel can be sharded."""
+    def check_shape(self) -> None:
+        """Check that mesh and rows fit the model's shape.
+
+        With `init_from`, that of its model is not known before it is read.
+        """
         check_widths(self.mesh, self.model, "model.")
-        require(
-            self.mesh.tensor == 1 or self.model.attention_kernel == "plain",
-            f"mesh.tensor={self.mesh.tensor} cannot be used with "
-            "model.attention_kernel=fused, which the compiler cannot split; set "
-            "mesh.tensor to 1, or model.attention_kernel to plain.",
-        )
 
     def _check_profile(self) -> None:
         text = self.profile_steps
@@ -298,12 +302,6 @@ class PretrainConfig(RunConfig):
         self.require_positive("num_steps", "eval_every", "checkpoint_every")
         self.require_not_negative("eval_rows")
         require(
-            self.data.sequence_length <= self.model.max_position_embeddings,
-            f"data.sequence_length={self.data.sequence_length} is more than "
-            f"model.max_position_embeddings={self.model.max_position_embeddings}; "
-            "prepare shorter rows or raise the latter.",
-        )
-        require(
             self.model.head == "pretraining",
             f"model.head={self.model.head} cannot be pretrained; leave it out.",
         )
@@ -314,6 +312,15 @@ class PretrainConfig(RunConfig):
         self._check_objective()
         self._check_final_rate()
         check_teacher(self.teacher, self.distillation)
+
+    def check_shape(self) -> None:
+        super().check_shape()
+        require(
+            self.data.sequence_length <= self.model.max_position_embeddings,
+            f"data.sequence_length={self.data.sequence_length} is more than "
+            f"model.max_position_embeddings={self.model.max_position_embeddings}; "
+            "prepare shorter rows or raise the latter.",
+        )
 
     def _check_objective(self) -> None:
         """Check that attention, pairs and masking go with the objective."""

@@ -267,8 +267,7 @@ def prepare_finetuning(
     splits = read_splits(task)
     class_examples = splits.train
     if not (config.data.validation or config.data.path):
-        # Only the examples that were held out may have a rare class.
-        class_examples = [*splits.train, *splits.validation]
+        class_examples = [*splits.train, *splits.validation]  # of rare classes, too
     model = finetuning_model(config, task, source, class_examples, workdir, resume)
     if resume is None:  # a run that has begun keeps its own, or none
         mean, deviation = task.targets(splits.train)
@@ -278,6 +277,7 @@ def prepare_finetuning(
     recorded = "" if resume else config.data.fingerprint
     data = with_fingerprints(task.data, splits.train, matched, recorded)
     config = dataclasses.replace(config, model=model, data=data)
+    config.check_shape()
     say_on_primary(task.label_warnings(class_examples))
     say_on_primary(example_lines(task, matched))
     check_unknown_tokens(task, tokenizer, matched.train)

@@ -200,6 +200,7 @@ def _changes(
 ) -> list[JsonObject]:
     """Return the changed fields, or raise ValueError if one of them does not fit."""
     require_layers(config, config.model)
+    config.check_shape()
     changed = _differing(before, config)
     for change in changed:
         name = change["field"]

@@ -83,11 +83,8 @@ def with_shape_of(
         named = {k: ours[k] for k in SHAPE_FIELDS if ours[k] != default[k]}
     shape = {name: source[name] for name in SHAPE_FIELDS if name in source}
     _require_same(named, shape, config.init_from)
-    taken = {name: value for name, value in shape.items() if value != ours[name]}
-    if not taken:
-        return config
     length = config.data.sequence_length
-    positions = taken.get("max_position_embeddings", length)
+    positions = shape.get("max_position_embeddings", length)
     if positions < length:
         raise ValueError(
             f"{config.init_from} has {positions} positions, and the rows have {length} "
@@ -95,6 +92,7 @@ def with_shape_of(
             f"`bert-jax convert extend {shlex.quote(config.init_from)} --positions "
             f"{length} --output DIRECTORY`."
         )
+    taken = {name: value for name, value in shape.items() if value != ours[name]}
     values = ", ".join(f"{name}={value}" for name, value in taken.items())
     try:
         model = dataclasses.replace(config.model, **taken)
@@ -104,7 +102,8 @@ def with_shape_of(
             f"{config.init_from} has {values}, and the other options of the model do "
             f"not fit that; leave them out. {error}"
         ) from error
-    if where and is_primary():
+    config.check_shape()
+    if taken and where and is_primary():
         say(f"As {where}: {values}.")
     return config
 

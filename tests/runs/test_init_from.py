@@ -24,6 +24,7 @@ from bert_jax.config import (
     BertConfig,
     DataConfig,
     MaskingConfig,
+    MeshConfig,
     OptimizerConfig,
     PrepareConfig,
     PretrainConfig,
@@ -203,6 +204,24 @@ def test_a_shape_that_fits_neither_rows_nor_options(config, dataset, tmp_path):
     source = dataclasses.replace(source, data=run.data, model=BertConfig(vocab_size=0))
     with pytest.raises(ValueError, match="has 16 positions, and the rows have 32"):
         dry_run(source, "")
+
+
+def test_mesh_and_rows_are_checked_by_the_shape_of_the_source(
+    config, dataset, tmp_path
+):
+    """The configuration's own shape, with 12 heads and few positions, is replaced."""
+    short = BertConfig(vocab_size=0, max_position_embeddings=16)
+
+    def start(heads: int) -> object:
+        params, folder = drawn(config, 7), tmp_path / f"{heads}"
+        run = imported(config, dataset, folder, params, num_attention_heads=heads)
+        mesh = MeshConfig(data=1, tensor=8)
+        run = dataclasses.replace(run, model=short, mesh=mesh)
+        return dry_run(run, "", named_shape={})
+
+    assert start(8)
+    with pytest.raises(ValueError, match="tensor=8 does not divide .*heads=4; 4 would"):
+        start(4)
 
 
 @pytest.mark.slow
