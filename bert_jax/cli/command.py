@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from bert_jax.cli.hints import not_taken, unknown
 from bert_jax.cli.names import SHORT_NAMES, names_of, options_of, with_present_names
-from bert_jax.config import BertConfig, PretrainConfig, RunConfig
+from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
 from bert_jax.config.checks import RESOLVED, did_you_mean, spaced
 from bert_jax.config.files import load_config as load_config
-from bert_jax.config.model import TASK_FIELDS
 from bert_jax.config.representation import field_descriptions
 from bert_jax.config.serialization import with_changes
 from bert_jax.terminal.messages import UsageError, say
@@ -150,10 +149,8 @@ def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
             changes |= dict.fromkeys(("masking.mask_token_id", "masking.vocab_size"))
             changes |= dict.fromkeys(("data.fingerprint", "data.pairs"), "")
             changes |= dict.fromkeys(("data.sequence_length", "model.vocab_size"), 0)
-    elif names & {_DATA, "--data.train"}:
-        prints = ("fingerprint", "validation_fingerprint", "test_fingerprint")
-        changes |= dict.fromkeys((f"data.{name}" for name in prints), "")
-        changes |= {f"model.{name}": getattr(BertConfig, name) for name in TASK_FIELDS}
+    elif isinstance(config, FinetuneConfig) and names & {_DATA, "--data.train"}:
+        config = config.without_record()
     return with_changes(config, changes.items())
 
 

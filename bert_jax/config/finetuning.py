@@ -1,7 +1,7 @@
 """Configuration of a fine-tuning run: task, files, model."""
 
 import dataclasses
-from typing import Literal
+from typing import Literal, Self
 
 from bert_jax.config.checks import (
     RESOLVED,
@@ -11,6 +11,7 @@ from bert_jax.config.checks import (
 )
 from bert_jax.config.distillation import DistillationConfig, check_teacher
 from bert_jax.config.embedding import Embedding
+from bert_jax.config.model import OWN_FIELDS, BertConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.representation import CheckedConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
@@ -271,3 +272,13 @@ class FinetuneConfig(RunConfig):
             f"{name} has no effect with data.balance, which makes all classes equally "
             "frequent; leave one of them out.",
         )
+
+    def without_record(self) -> Self:
+        """The settings for other examples, without what a run has filled in."""
+        if not self.data.fingerprint:  # they are no record
+            return self
+        data = dataclasses.replace(
+            self.data, fingerprint="", validation_fingerprint="", test_fingerprint=""
+        )
+        model = BertConfig(**{name: getattr(self.model, name) for name in OWN_FIELDS})
+        return dataclasses.replace(self, data=data, model=model)

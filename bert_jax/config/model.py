@@ -46,8 +46,6 @@ OWN_FIELDS = (
     "pooling"
 ).split()
 """Model fields that a fine-tuning run may set; its source fixes the others."""
-TASK_FIELDS = ("head", "labels", "problem_type", "target_mean", "target_deviation")
-"""Fields of the model that a fine-tuning task sets."""
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -42,8 +42,8 @@ def chosen_config(
     """
     config = given_config(config, FinetuneConfig, finetuning_config)
     given = {n: named_source(s, n) for n, s in sources.items() if s is not None}
-    if "train" in given:  # not those of a record
-        given["fingerprint"] = ""
+    if "train" in given:
+        config = config.without_record()
     data = dataclasses.replace(config.data, **given)  # type: ignore[arg-type]
     require(
         isinstance(model, str | os.PathLike),

@@ -13,7 +13,7 @@ from bert_jax.checkpoints.steps import CHECKPOINTS, read_config_as
 from bert_jax.config import BertConfig, ExamplesConfig, FinetuneConfig
 from bert_jax.config.checks import require
 from bert_jax.config.embedding import Embedding
-from bert_jax.config.model import OWN_FIELDS, POOLED_HEADS, TASK_FIELDS, Params
+from bert_jax.config.model import OWN_FIELDS, POOLED_HEADS, Params
 from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import load_pretrained
 from bert_jax.runs.finetuning_examples import (
@@ -69,12 +69,12 @@ def merge_model_config(
     """Return the source's configuration with the run's values of `OWN_FIELDS`.
 
     Raise ValueError if the run sets another field to a different value. The record of a
-    run, given for another one, has fields that its task had set: they are set again.
+    run, given for another one, has those of its model and its task.
     """
     values, expected = vars(config.model), vars(source)
-    ours = (*OWN_FIELDS, *(TASK_FIELDS if config.data.fingerprint else ()))
     for name, default in vars(BertConfig()).items():
-        if name not in ours and values[name] not in (default, expected[name]):
+        is_set = values[name] not in (default, expected[name])
+        if is_set and name not in OWN_FIELDS and not config.data.fingerprint:
             raise ValueError(
                 f"model.{name}={values[name]} but {where} has {expected[name]}; leave "
                 "the option out."
@@ -358,7 +358,7 @@ def rate_for(config: FinetuneConfig, model: BertConfig, resume: Resume | None) -
         return before if isinstance(before, float) else given
     # Models of sentence pairs are trained further.
     if config.task == "sentence-pairs" or model.hidden_size > NARROW:
-        return given
+        return FinetuneConfig.optimizer.peak_learning_rate  # not a record's
     line = f"Learning rate {NARROW_RATE:g}, for a model that is {model.hidden_size} "
     say_on_primary([f"{line}wide; --optimizer.peak-learning-rate sets another."])
     return NARROW_RATE

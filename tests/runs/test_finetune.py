@@ -32,7 +32,8 @@ from bert_jax.distributed.sharding import path_name
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.model import attention
 from bert_jax.runs.finetuning import finetune
-from bert_jax.runs.finetuning_setup import merge_model_config
+from bert_jax.runs.finetuning_examples import chosen_config
+from bert_jax.runs.finetuning_setup import merge_model_config, rate_for
 from bert_jax.storage.manifest import read_manifest, write_manifest
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.predictions import Splits
@@ -135,6 +136,25 @@ def test_the_attention_kernel_is_of_the_run():
     assert merge_model_config(config, source, "there").attention_kernel == "plain"
     config = FinetuneConfig(model=BertConfig(attention_kernel="fused"))
     assert merge_model_config(config, source, "there").attention_kernel == "fused"
+
+
+def test_a_record_has_the_shape_and_the_rate_of_another_model():
+    """Whether its examples stay or are others, as `finetune(train=…)` names them."""
+    narrow, wide = BertConfig.tiny(), BertConfig.mini()
+    rate = OptimizerConfig(peak_learning_rate=1e-3, warmup_steps=0)
+    record = FinetuneConfig(
+        model=dataclasses.replace(narrow, head="sequence_classification"),
+        data=ExamplesConfig(fingerprint="f"),
+        optimizer=rate,
+        rate_by_size=True,
+    )
+    for config in (record, chosen_config(record, train="other.csv")):
+        assert merge_model_config(config, wide, "there") == wide
+        assert rate_for(config, wide, None) == 3e-5
+        assert rate_for(config, narrow, None) == 1e-3
+    no_record = dataclasses.replace(record, data=ExamplesConfig())
+    with pytest.raises(ValueError, match="model.hidden_size=128 but there has 256"):
+        merge_model_config(no_record, wide, "there")
 
 
 def test_it_learns(uninterrupted):
