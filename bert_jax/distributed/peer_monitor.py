@@ -11,11 +11,10 @@ import contextlib
 import hmac
 import os
 import secrets
-import selectors
 import socket
 import sys
 import threading
-import time
+from collections.abc import Callable
 from typing import Any
 
 HEARTBEAT_INTERVAL = 5.0
@@ -30,7 +29,7 @@ _MAX_BYTES = 4096
 
 
 def start_peer_monitor() -> None:
-    """Report the loss of any other process from now on, in a thread.
+    """Report the loss of any other process from now on, in threads.
 
     Call it after `jax.distributed.initialize`. A no-op if process 0 cannot be reached
     on a port of its choice, or if JAX's private `global_state` is not as expected: the
@@ -52,26 +51,26 @@ def start_peer_monitor() -> None:
             monitor = PeerMonitor(process, num_processes, token)
             host = state.coordinator_address.rpartition(":")[0]
             monitor.connect(host.strip("[]"), int(port))
-        threading.Thread(target=monitor.run, name="peer monitor", daemon=True).start()
+        _start_thread(monitor.run)
         # Runs before JAX's own exit handler, which waits for the other processes.
         atexit.register(monitor.leave)
 
 
+def _start_thread(function: Callable[..., None], *args: object) -> None:
+    threading.Thread(target=function, args=args, daemon=True).start()
+
+
 class PeerMonitor:
-    """The connections of one process to its peers, and when each was last heard.
+    """The connections of one process to its peers, each read by a thread.
 
     Messages are lines: "TOKEN PROCESS" first, then "here", "bye", "lost PROCESS HOW".
     """
 
     def __init__(self, process: int, num_processes: int, token: str) -> None:
         self.process, self.num_processes, self.token = process, num_processes, token
-        self._selector = selectors.DefaultSelector()
-        self._last_heard: dict[socket.socket, float] = {}
-        self._processes: dict[socket.socket, int] = {}
-        # The start of a line whose rest has not arrived.
-        self._unfinished: dict[socket.socket, bytes] = {}
+        self._connections: dict[int, socket.socket] = {}
         self._reported = {process}
-        self._leaving = False
+        self._leaving = threading.Event()
         # The kernel closes a dead process's files in the order of their numbers. Low
         # numbers are reserved here, so that these connections close before the
         # runtime's, at which JAX ends the other processes.
@@ -81,8 +80,7 @@ class PeerMonitor:
     def listen(self) -> int:
         """Accept connections, as process 0; return the port."""
         listener = socket.create_server(("", 0), backlog=self.num_processes)
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ)
+        _start_thread(self._accept, listener)
         port: int = listener.getsockname()[1]
         return port
 
@@ -90,93 +88,64 @@ class PeerMonitor:
         """Connect to process 0."""
         connection = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT)
         connection.sendall(f"{self.token} {self.process}\n".encode())
-        self._add(connection, 0)
+        _start_thread(self._read, connection, 0)
 
     def leave(self) -> None:
         """Announce the end of this process, so that it is not reported as lost."""
-        self._leaving = True
+        self._leaving.set()
         self._send_to_all("bye")
 
     def run(self) -> None:
-        """Send heartbeats and read the others' until `leave`; the thread's loop."""
-        last_sent = time.monotonic()
-        while not self._leaving:
-            for key, _ in self._selector.select(HEARTBEAT_INTERVAL):
-                connection: Any = key.fileobj
-                if connection in self._processes:
-                    self._receive(connection)
-                else:
-                    self._accept(connection)
-            now = time.monotonic()
-            if now - last_sent >= HEARTBEAT_INTERVAL:
-                last_sent = now
-                self._send_to_all("here")
-            for connection, heard in list(self._last_heard.items()):
-                if (silence := now - heard) > SILENCE_TIMEOUT:
-                    self._lose(connection, f"has sent no heartbeat for {silence:.0f} s")
-
-    def _add(self, connection: socket.socket, process: int) -> None:
-        connection.setblocking(False)
-        self._processes[connection] = process
-        self._last_heard[connection] = time.monotonic()
-        self._selector.register(connection, selectors.EVENT_READ)
+        """Send heartbeats until `leave`; a thread's loop."""
+        while not self._leaving.wait(HEARTBEAT_INTERVAL):
+            self._send_to_all("here")
 
     def _accept(self, listener: socket.socket) -> None:
-        """Accept a connection if it sends the token, else close it."""
-        with contextlib.suppress(OSError):
-            connection, _ = listener.accept()
-            connection.settimeout(_CONNECT_TIMEOUT)
-            greeting = connection.recv(_MAX_BYTES).decode(errors="ignore")
-            token, _, number = greeting.rstrip("\n").partition(" ")
-            process = int(number) if number.isdecimal() else 0
-            has_token = hmac.compare_digest(token.encode(), self.token.encode())
-            if not has_token or not 0 < process < self.num_processes:
-                connection.close()
-                return
-            if self._reserved_files:
-                file = self._reserved_files.pop(0)
-                os.dup2(connection.fileno(), file, inheritable=False)
-                connection.close()
-                connection = socket.socket(fileno=file)
-            self._add(connection, process)
+        """Accept connections that send the token; close the others."""
+        while not self._leaving.is_set():
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                connection.settimeout(_CONNECT_TIMEOUT)
+                greeting = connection.recv(_MAX_BYTES).decode(errors="ignore")
+                token, _, number = greeting.rstrip("\n").partition(" ")
+                process = int(number) if number.isdecimal() else 0
+                has_token = hmac.compare_digest(token.encode(), self.token.encode())
+                if not has_token or not 0 < process < self.num_processes:
+                    connection.close()
+                    continue
+                if self._reserved_files:
+                    file = self._reserved_files.pop(0)
+                    os.dup2(connection.fileno(), file, inheritable=False)
+                    connection.close()
+                    connection = socket.socket(fileno=file)
+                _start_thread(self._read, connection, process)
 
-    def _receive(self, connection: socket.socket) -> None:
-        try:
-            content = connection.recv(_MAX_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            content = b""
-        if not content:
-            self._lose(connection, "is gone: killed, crashed, or its host is lost")
-            return
-        self._last_heard[connection] = time.monotonic()
-        content = self._unfinished.pop(connection, b"") + content
-        *lines, self._unfinished[connection] = content[-_MAX_BYTES:].split(b"\n")
-        for line in lines:
-            kind, _, rest = line.decode(errors="ignore").partition(" ")
-            if kind == "bye":
-                self._drop(connection)
-            elif kind == "lost":
-                process, _, how = rest.partition(" ")
-                self._report(int(process) if process.isdecimal() else -1, how)
-
-    def _drop(self, connection: socket.socket) -> None:
-        with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(connection)
-        for table in (self._processes, self._last_heard, self._unfinished):
-            table.pop(connection, None)
-        connection.close()
-
-    def _lose(self, connection: socket.socket, how: str) -> None:
-        """Report the process of `connection` as lost, here and to the other peers."""
-        process = self._processes[connection]
-        self._report(process, how)
-        self._drop(connection)
-        self._send_to_all(f"lost {process} {how}")
+    def _read(self, connection: socket.socket, process: int) -> None:
+        """Read a peer's lines; at their end report it as lost, if it did not leave."""
+        how = "is gone: killed, crashed, or its host is lost"
+        connection.settimeout(SILENCE_TIMEOUT)
+        self._connections[process] = connection
+        with connection, connection.makefile("rb") as lines:
+            try:
+                while line := lines.readline(_MAX_BYTES).decode(errors="ignore"):
+                    kind, _, rest = line.rstrip("\n").partition(" ")
+                    if kind == "bye":
+                        self._connections.pop(process, None)
+                        return
+                    if kind == "lost":
+                        number, _, reason = rest.partition(" ")
+                        self._report(int(number) if number.isdecimal() else -1, reason)
+            except TimeoutError:
+                how = f"has sent no heartbeat for {SILENCE_TIMEOUT:.0f} s"
+            except OSError:
+                pass
+            self._connections.pop(process, None)
+        if not self._leaving.is_set():
+            self._report(process, how)
+            self._send_to_all(f"lost {process} {how}")
 
     def _report(self, process: int, how: str) -> None:
-        if process in self._reported or self._leaving:
+        if process in self._reported or self._leaving.is_set():
             return
         self._reported.add(process)
         line = (
@@ -190,6 +159,6 @@ class PeerMonitor:
             os.write(2, line.encode())
 
     def _send_to_all(self, message: str) -> None:
-        for connection in list(self._processes):
+        for connection in list(self._connections.values()):
             with contextlib.suppress(OSError):
                 connection.send(f"{message}\n".encode())
