@@ -8,7 +8,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, final
 
@@ -27,7 +27,7 @@ RUN_ID = "wandb_run_id.txt"
 
 
 class Logger(abc.ABC):
-    """Takes the lines of a run. After an error it stops: the run does not depend on it.
+    """Takes the lines of a run, which goes on without it if a method raises an error.
 
     Its `name` is its value in the option `report`.
     """
@@ -44,32 +44,17 @@ class Logger(abc.ABC):
         except Exception as error:
             self.problem = " ".join(f"{error}".split()) or type(error).__name__
 
+    @abc.abstractmethod
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """Take a line: the scalars of one step and split."""
-        self._unless_stopped(lambda: self._write(step, split, scalars))
 
+    @abc.abstractmethod
     def flush(self) -> None:
         """Hand everything to the operating system, before a checkpoint."""
-        self._unless_stopped(self._flush)
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Write what is left, and free what it holds, also after an error."""
-        with self.recording_problem():
-            self._close()
-
-    def _unless_stopped(self, action: Callable[[], None]) -> None:
-        if not self.problem:
-            with self.recording_problem():
-                action()
-
-    @abc.abstractmethod
-    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None: ...
-
-    @abc.abstractmethod
-    def _flush(self) -> None: ...
-
-    @abc.abstractmethod
-    def _close(self) -> None: ...
 
 
 @final
@@ -85,12 +70,11 @@ class CsvTable(Logger):
         """Take the directory of `metrics.jsonl`."""
         self._folder = folder
 
-    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
-        del step, scalars
+    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         if split == VALIDATION:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         rows = [
             {"step": line.step, "split": line.split}
             | {k: value for k, value in line.scalars.items() if math.isfinite(value)}
@@ -99,7 +83,7 @@ class CsvTable(Logger):
         if rows:
             write_rows([rows], Path(self._folder / CSV))
 
-    _close = _flush
+    close = flush
 
 
 @final
@@ -133,7 +117,7 @@ class TensorBoard(Logger):
 
         self._writer.write_event(Event(wall_time=time.time(), step=step, **content))
 
-    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         """Write one point of each scalar, named `split/scalar`."""
         from tensorboardX.summary import scalar
 
@@ -142,10 +126,10 @@ class TensorBoard(Logger):
         for name, value in scalars.items():
             self._add(step, summary=scalar(f"{split}/{name}", value))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         self._writer.flush()
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
 
@@ -188,14 +172,14 @@ class WeightsAndBiases(Logger):
             # wandb's own step cannot go back, as the lines of a resumed run may.
             self._run.define_metric("*", step_metric="step")
 
-    def _write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
+    def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:
         names = {f"{split}/{name}": value for name, value in scalars.items()}
         self._run.log({"step": step} | names)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """A no-op: a process of wandb's own writes the points at once."""
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._run is not None:
             self._run.finish()
 

@@ -8,7 +8,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -99,9 +99,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         self._table = MetricsTable(config.num_steps)
 
     def __exit__(self, *_: object) -> None:
-        for logger in self._loggers:
-            logger.close()
-        self._report_problems()
+        self._tell_loggers(lambda logger: logger.close())
         self._loggers.clear()
         with contextlib.suppress(OSError):  # the run has raised it already
             upload = self.flush()
@@ -125,9 +123,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         require(not line.keys() & finite.keys(), "A score is named step or split.")
         line |= finite
         self._write_line(METRICS, line, flush=True)
-        for logger in self._loggers:
-            logger.write(step, split, scalars)
-        self._report_problems()
+        self._tell_loggers(lambda logger: logger.write(step, split, scalars))
         self._show(step, split, scalars, note)
 
     def validation_lines(self) -> list[tuple[int, dict[str, float]]]:
@@ -135,13 +131,18 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         lines = read_metrics(self._folder / METRICS)[0]
         return [(line.step, line.scalars) for line in lines if line.split == VALIDATION]
 
-    def _report_problems(self) -> None:
-        """Say once of each logger that it has stopped."""
-        for logger in [logger for logger in self._loggers if logger.problem]:
-            self._loggers.remove(logger)
-            problem = logger.problem.rstrip(".")
-            warn(f"report={logger.name} stops here: {problem}. The run goes on.")
-            logger.close()
+    def _tell_loggers(self, call: Callable[[Logger], None]) -> None:
+        """Call each logger; one with a problem stops, and a line says so."""
+        for logger in list(self._loggers):
+            if not logger.problem:
+                with logger.recording_problem():
+                    call(logger)
+            if logger.problem:
+                self._loggers.remove(logger)
+                problem = logger.problem.rstrip(".")
+                warn(f"report={logger.name} stops here: {problem}. The run goes on.")
+                with logger.recording_problem():
+                    logger.close()
 
     def write_examples(self, step: int, rows: np.ndarray) -> None:
         """Write the row numbers of the batch of `step`."""
@@ -174,9 +175,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         for name, file in self._files.items():
             with name_path_in_errors(self._folder / name):
                 file.flush()
-        for logger in self._loggers:
-            logger.flush()
-        self._report_problems()
+        self._tell_loggers(lambda logger: logger.flush())
         return self._uploader.start() if self._uploader else None
 
     def _show(
