@@ -233,11 +233,7 @@ def read_pretraining(directory: epath.Path) -> tuple[str, int]:
 
 
 def read_own_length(directory: epath.Path) -> int:
-    """Return the tokens of a row by a model's files or its last run; 0: unknown.
-
-    Args:
-        directory: the model's directory, already resolved.
-    """
+    """Return the tokens of a row by a model's files or its last run; 0: unknown."""
     if is_huggingface(directory):
         return stated_length(directory)
     values = read_config(directory)

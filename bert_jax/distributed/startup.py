@@ -92,11 +92,7 @@ def _parse_number(text: str) -> int | None:
 
 
 def check_address(address: str) -> None:
-    """Check the address of process 0.
-
-    Raises:
-        ValueError: it is not HOST:PORT.
-    """
+    """Raise ValueError unless the address of process 0 is HOST:PORT."""
     host, _, port = address.rpartition(":")
     name = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     invalid_name = not name or any(c.isspace() or c in "/@[]" for c in name)

@@ -108,11 +108,7 @@ def replacements(
     leads: Bool[Array, "B P"],
     masking: MaskingConfig,
 ) -> Int[Array, "B P"]:
-    """Return what to show instead of each label: [MASK], a random token, or itself.
-
-    Args:
-        leads: as in `choose_positions`.
-    """
+    """Return what to show instead of each label: [MASK], a random token, or itself."""
     if masking.vocab_size is None or masking.mask_token_id is None:
         raise ValueError(
             f"masking.vocab_size={masking.vocab_size} and masking.mask_token_id="

@@ -33,14 +33,9 @@ def steps_of_change(
 ) -> Int[np.ndarray, "lengths changes"]:
     """Return the steps at which the number of tokens to predict changes by one.
 
-    Entry [n, i] is the first step at which a row of n tokens has at least i + 1
+    Entry [n, i] is the first step at which a row of n of T tokens has at least i + 1
     predictions more, or fewer, than at the first step of the run; the end of the run if
     there is no such step. There are as many columns as the largest change.
-
-    Args:
-        sequence_length: T; the rows of the result are the lengths 0, 1, … T.
-        masking: with `final_rate` set.
-        run: the steps of the run.
     """
     limit = masking.num_slots(sequence_length)
     lengths = np.arange(sequence_length + 1)[:, None]

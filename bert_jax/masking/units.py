@@ -61,11 +61,7 @@ def unit_starts(starts: Bool[Array, "B T"]) -> Int[Array, "B T"]:
 def unit_sizes(
     maskable: Bool[Array, "B T"], unit: Int[Array, "B T"]
 ) -> Int[Array, "B T"]:
-    """Return the number of maskable tokens of each token's unit.
-
-    Args:
-        unit: the position at which the unit of each token starts.
-    """
+    """Return the number of maskable tokens of the unit of each token."""
     # Count the tokens of each unit at its start, then copy to all its tokens.
     rows = jnp.arange(unit.shape[0])[:, None]
     sizes = jnp.zeros_like(unit).at[rows, unit].add(maskable.astype(unit.dtype))
@@ -86,11 +82,7 @@ def unreachable_share(
 def shuffle_units(
     key: PRNGKey, maskable: Bool[Array, "B T"], unit: Int[Array, "B T"]
 ) -> Int[Array, "B T"]:
-    """Positions with the units in random order; positions not maskable come last.
-
-    Args:
-        unit: the position at which the unit of each token starts.
-    """
+    """Positions with the units in random order; positions not maskable come last."""
     # All tokens of a unit get the noise of its first token.
     noise = jnp.take_along_axis(jax.random.uniform(key, unit.shape), unit, axis=1)
     # A stable sort keeps a unit together even if another unit has the same noise.

@@ -134,12 +134,7 @@ def fused_tpu_attention(
     rate: float,
     dropout_key: Key[Array, ""] | None,
 ) -> Float[Array, "B T D"]:
-    """Return attention by the TPU's kernel.
-
-    Args:
-        rate: of dropout of the probabilities.
-        dropout_key: None without dropout.
-    """
+    """Return attention by the TPU's kernel; `rate` is that of dropout."""
     # Pallas takes a tenth of a second to import.
     from bert_jax.model.tpu_attention import tpu_attention
 

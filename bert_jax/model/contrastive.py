@@ -82,10 +82,7 @@ def _wrong_choices(
 ) -> Bool[Array, "B _"]:
     """Return which second texts and hard negatives do not belong to each first text.
 
-    Args:
-        own: the numbers of the texts of some rows.
-        everyone: the numbers of the texts of all rows.
-        rows: where the rows of `own` stand in `everyone`.
+    The texts are given by their numbers; `rows` are the places of `own` in `everyone`.
     """
     choices = everyone[:, 1:]
     wrong = ~_belongs(own[:, 0], choices.reshape(-1), everyone)

@@ -173,13 +173,7 @@ class FeedForward(nn.Module):
 
 
 def rematerialised(module: type[nn.Module], config: BertConfig) -> type[nn.Module]:
-    """Return `module`, rematerialised if `config.remat` names it.
-
-    Its activations are then recomputed in the backward pass.
-
-    Args:
-        module: called with hidden states, mask and `deterministic`.
-    """
+    """Return `module`, rematerialised if `config.remat` names it."""
     if (module, config.remat) == (SelfAttention, "attention"):
         # Keep the projections; recompute the T × T scores and all that depends on them,
         # which takes the most memory and the least time (Korthikanti et al. 2022, §4).

@@ -191,10 +191,7 @@ bias_with_gradient_by_product.defvjp(_bias_forward, _bias_backward)
 def sharded_axis(actual: tuple[int, ...], shape: tuple[int, int]) -> int | None:
     """Return the axis over which a kernel of this shape is sharded; None: it is not.
 
-    Only a program that is mapped over `fsdp` sees shards.
-
-    Args:
-        actual: the shape of the kernel or of a shard of it.
+    Only a program that is mapped over `fsdp` sees shards, of the `actual` shape.
     """
     if FSDP not in jax.sharding.get_abstract_mesh().manual_axes:
         return None

@@ -166,12 +166,8 @@ def _gradients(
 ) -> tuple[Float[Array, "W Q"], Float[Array, "T W"], Float[Array, "T W"]]:
     """Return a head's gradients of query (transposed), key and value, in its lanes.
 
-    Factors that all scores share are applied to these smaller products.
-
-    Args:
-        grad: of the output.
-        change: of the scores, without these factors.
-        dropped: the probabilities after dropout, without its scale.
+    Factors that all scores share are applied to these smaller products: `change`, the
+    gradient of the scores, and `dropped`, the probabilities, come without them.
     """
     scale = plan.keep_scale / math.sqrt(plan.head_size)
     return (

@@ -231,9 +231,7 @@ def estimate_lines(
 ) -> Iterator[str]:
     """Yield the lines of an estimate.
 
-    Args:
-        clock: cycles a second, for the time by a TPU's compiler; 0: unknown.
-        model_flops: of a step on all devices, for the MFU that follows.
+    `clock` is in cycles a second, 0: unknown; `model_flops` are those of all devices.
     """
     num_devices, device = len(devices), devices[0]
     on_cpu = device.platform == "cpu"

@@ -218,11 +218,7 @@ def on_primary(
 def end_scores(
     run: Run[FinetuneConfig], has_ended: bool, compute_metrics: ComputeMetrics | None
 ) -> dict[str, float]:
-    """Return the scores of the best checkpoint; those on a test file as "test_NAME".
-
-    Args:
-        has_ended: whether the run had ended at an earlier call.
-    """
+    """Return the scores of the best checkpoint; those on a test file as "test_NAME"."""
     workdir, config = run.workdir, run.config
     if has_ended and fields_among(run.changed, SCORE_FIELDS):
         say_on_primary(["The validation examples have changed; they are scored."])

@@ -170,13 +170,9 @@ def open_source(
 
 
 def _step_with_optimizer(source: epath.Path, algorithm: str) -> int:
-    """Return the step of a pretraining checkpoint that has its optimizer's state.
+    """Return the step of a checkpoint that has the state of this optimizer.
 
-    Args:
-        algorithm: the optimizer of the new run; the state of each is another tree.
-
-    Raises:
-        ValueError: it has no state, or a fine-tuning's, or another algorithm's.
+    Raise ValueError if it has none, a fine-tuning's, or that of another algorithm.
     """
     problem = ""
     manifest, saved = read_manifest(source), read_config(source)
@@ -237,10 +233,7 @@ def _say_change(source: epath.Path, name: str, before: str, now: str) -> None:
 def _imported_params(
     config: PretrainConfig, dataset: Dataset, named: Shape | None
 ) -> tuple[Params, PretrainConfig]:
-    """Return the parameters of an imported model, and the configuration with its shape.
-
-    Raise ValueError if it does not fit the run.
-    """
+    """Return an imported model's parameters, and the configuration with its shape."""
     model = load_pretrained(config.init_from, config.allow_extra)
     if config.keep_optimizer:
         raise ValueError(

@@ -101,10 +101,8 @@ def complete_masking(
 ) -> PretrainConfig:
     """Return the configuration with `masking.max_predictions` set.
 
-    A run that is resumed keeps its own number; a new one gets what its rate needs.
-
-    Raises:
-        ValueError: a new run masks words, and the vocabulary does not mark them.
+    A run that is resumed keeps its own number; a new one gets what its rate needs, and
+    cannot mask words if the vocabulary does not mark them.
     """
     masking = config.masking
     if resume is None:

@@ -130,9 +130,7 @@ def open_dataset_of_run(data: DataConfig, path: str = "") -> Dataset:
         path: where it is now; "": where the run found it.
 
     Raises:
-        FileNotFoundError: it is gone.
         OtherDatasetError: by its manifest it has another content.
-        ValueError: it is damaged.
     """
     place = path or data.path
     dataset = open_dataset(place)

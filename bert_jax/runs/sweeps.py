@@ -97,10 +97,7 @@ def with_pinned_models(
     """Return the configuration with the same models and rows for all runs.
 
     Commits of models, and a row's length and a rate that are not given, are those of
-    the record.
-
-    Args:
-        before: the configuration that an earlier start has recorded, if there was one.
+    the record of an earlier start, `before`.
     """
     if before is None:
         return with_pinned_teacher(pin_source(config, None), None)
@@ -178,11 +175,7 @@ def require_schedules(runs: Sequence[SweepRun], root: epath.Path) -> None:
 def resolve_runs(
     config: FinetuneConfig, root: epath.Path, seeds: int
 ) -> tuple[FinetuneConfig, list[JsonObject]]:
-    """Return the configuration with what its runs share, and those that are done.
-
-    Raises:
-        ValueError: `root` holds other runs or other files, or there are fewer seeds.
-    """
+    """Return the configuration with what its runs share, and those that are done."""
     last = config.seed + seeds - 1
     require(
         last <= MAX_SEED,
@@ -262,12 +255,7 @@ def model_hashes(config: FinetuneConfig) -> list[str]:
 def require_same_examples(
     config: FinetuneConfig, run: epath.Path, path: epath.Path
 ) -> None:
-    """Raise ValueError unless the files hold the examples of a run that is done.
-
-    Args:
-        run: its directory.
-        path: the list of runs, for the message.
-    """
+    """Raise ValueError unless the files hold the examples of a run that is done."""
     if not (run / "config.json").exists():
         return
     before, data = read_config_as(run, "", FinetuneConfig), config.data

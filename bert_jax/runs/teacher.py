@@ -59,11 +59,7 @@ def _hash(model: Model, sources: Sequence[JsonObject]) -> str:
 
 
 def _with_fingerprint(config: ConfigT, model: Model, resume: Resume | None) -> ConfigT:
-    """Return the configuration with the hash of its teacher.
-
-    Raises:
-        ValueError: it is another than that of the configuration or the run.
-    """
+    """Return the configuration with the hash of its teacher; refuse another teacher."""
     name, before = config.teacher, resume.config if resume else {}
     values = before.get("distillation")
     recorded = values.get("fingerprint", "") if isinstance(values, dict) else ""
@@ -87,12 +83,7 @@ def _with_fingerprint(config: ConfigT, model: Model, resume: Resume | None) -> C
 def _open(
     config: ConfigT, tokenizer: Tokenizer, length: int, resume: Resume | None
 ) -> tuple[Teacher, ConfigT]:
-    """Return the teacher, and the configuration with its fingerprint.
-
-    Args:
-        tokenizer: the student's.
-        length: tokens of the longest row.
-    """
+    """Return the teacher, and the configuration with its fingerprint."""
     before = None if resume is None else str(resume.config.get("teacher"))
     config = with_pinned_teacher(config, before)
     name = config.teacher

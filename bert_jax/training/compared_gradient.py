@@ -72,10 +72,7 @@ def _cached_gradient(
 ) -> tuple[Params, Sums]:
     """Return the gradient of `objective` over all rows, and its sums.
 
-    Args:
-        represent: parameters, rows of one microbatch and a key → their texts.
-        rows: the rows of M microbatches, [M, B / M, …].
-        keys: of the dropout, the same in both passes.
+    The rows are those of M microbatches, [M, B / M, …], each with its key.
     """
     # 1. The vectors of all rows, and the gradient with respect to them.
     parts = jax.lax.map(lambda part: represent(params, part[0], part[1]), (rows, keys))

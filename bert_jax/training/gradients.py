@@ -212,10 +212,8 @@ def local_gradient(
 ) -> tuple[Params, Sums]:
     """Return the gradient and the sums over the rows of one batch shard.
 
-    Args:
-        prepare: gathers parameters, and stops the gradient of frozen ones.
-        fixed_first: the partitions of fixed parameters to gather before the loss.
-        axes: the mesh axes to add counts over.
+    Counts are added over `axes`. The partitions `fixed_first` are of fixed parameters
+    that are gathered before the loss.
     """
     params, (mask_key, dropout_key) = inputs.params, inputs.keys
 

@@ -188,11 +188,7 @@ class _TrainingRun:
         return self._step == self._config.num_steps or self._step % every == 0
 
     def _restore_scores(self, incomparable_until: int) -> dict[str, float] | None:
-        """Restore the best score of a resumed run; return the scores of this step.
-
-        Args:
-            incomparable_until: later scores are not compared with those up to here.
-        """
+        """Restore the best score of a resumed run; return the scores of this step."""
         lines = broadcast_from_primary(self._report.validation_lines())
         for step, scores in lines:
             if step > incomparable_until:
@@ -290,11 +286,7 @@ class _TrainingRun:
         return number if number > faults.RETRY_SAVE else 0
 
     def _save(self, must_succeed: bool = False) -> None:
-        """Start a save, unless the update was skipped or a parameter is not finite.
-
-        Raises:
-            DivergedRun: there will be no later step to save.
-        """
+        """Start a save, unless the update was skipped or a parameter is not finite."""
         problem = "its update was skipped" if int(self._state.skipped_in_a_row) else ""
         if not problem and (names := nonfinite_names(self._state.params)):
             problem = f"{names[0]} and {len(names) - 1} other parameters are not finite"

@@ -40,11 +40,7 @@ def keep_lines_until(path: epath.Path, step: int) -> None:
 
 
 def _kept_line(content: bytes, step: int, where: str) -> bytes:
-    """Return a line if it is of `step` or an earlier one, else b"".
-
-    Raises:
-        ValueError: it is not JSON, and not a last one without its end.
-    """
+    """Return a line if it is of `step` or before, else b""; refuse what is no JSON."""
     remedy = "repair or move the file away."
     try:
         line = content.decode().rstrip("\r\n")

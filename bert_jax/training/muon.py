@@ -75,9 +75,6 @@ def orthogonalise(
 
     Matrices of a shape are stacked, and each device has its share of the stack, with
     whole matrices. The results are gathered once.
-
-    Args:
-        dtype: of the products and of what is gathered; None: that of the kernels.
     """
     # Not with their transposes: a TPU would then store, and copy, all that belongs to
     # these kernels the other way round, which takes longer than the products.
