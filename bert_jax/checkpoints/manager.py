@@ -228,8 +228,7 @@ class Checkpoints:
     def wait(self) -> bool:
         """Wait for the last save; return whether it succeeded on all processes.
 
-        Raises:
-            RuntimeError: too many saves failed in a row.
+        Raise RuntimeError if too many saves failed in a row.
         """
         for future in self._pending_scores:
             future.result()

@@ -29,12 +29,9 @@ def _shapes_and_dtypes(tree: PyTree) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def require_same_shapes(item: epath.Path, wanted: PyTree) -> None:
-    """Check that a saved tree has the leaves, shapes and dtypes of `wanted`.
+    """Raise ValueError unless a saved tree has the shapes and dtypes of `wanted`.
 
     Orbax would cast and drop leaves silently.
-
-    Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
     """
     metadata = ocp.PyTreeCheckpointHandler().metadata(absolute(item))
     saved, expected = _shapes_and_dtypes(metadata.tree), _shapes_and_dtypes(wanted)
@@ -79,8 +76,7 @@ def read_params(step_directory: epath.Path) -> Params:
 def read_base_key(step_directory: epath.Path) -> UInt32[Array, "2"]:
     """Read the base key of a run from one of its checkpoints, and nothing else.
 
-    Raises:
-        ValueError: the checkpoint is not of a run, such as an imported one.
+    Raise ValueError if the checkpoint is not of a run, such as an imported one.
     """
     manifest = read_manifest(step_directory)
     if "base_key" in manifest:  # written when the optimizer's state was removed

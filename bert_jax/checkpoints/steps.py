@@ -80,9 +80,7 @@ def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
 def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
-    Raises:
-        FileNotFoundError: there is no manifest, so the save never finished.
-        DamagedError: the manifest is malformed, or a file is missing or altered.
+    Raises as `read_step_manifest`; and DamagedError if a file is missing or altered.
     """
     manifest = read_step_manifest(step_directory)
     verify_files(step_directory, manifest["files"])
@@ -172,10 +170,8 @@ def best_verified_step(
 ) -> tuple[int | None, list[str]]:
     """The verified step with the highest score, and a list of problems of others.
 
-    If scores are equal or absent, the newest of the steps.
-
-    Args:
-        verified: a step that is already verified.
+    If scores are equal or absent, the newest of the steps. The step `verified` is not
+    verified again.
     """
     scores, problems = selection_scores(directory)
     for step in sorted(scores, key=lambda step: (scores[step], step), reverse=True):
@@ -222,12 +218,7 @@ def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
 
 
 def read_config(directory: epath.Path) -> JsonObject:
-    """The `config.json` of a checkpoint or workdir.
-
-    Raises:
-        FileNotFoundError: there is none.
-        ValueError: it is damaged.
-    """
+    """The `config.json` of a checkpoint or workdir; ValueError if it is damaged."""
     remedy = "restore it from a copy, or name another checkpoint"
     return read_json_object(directory / "config.json", remedy)
 
@@ -235,11 +226,8 @@ def read_config(directory: epath.Path) -> JsonObject:
 def read_config_as(directory: epath.Path, name: str, cls: type[ConfigT]) -> ConfigT:
     """The configuration of class `cls` that `config.json` holds under `name`.
 
-    Args:
-        name: a key; "": the whole file.
-
-    Raises:
-        ValueError: the file is no configuration, or lacks the key.
+    The name "" stands for the whole file. Raise ValueError if the file is no
+    configuration, or lacks the key.
     """
     path, values = directory / "config.json", read_config(directory)
     # Beside a run's fields are its history and how a saved model makes vectors.

@@ -58,14 +58,11 @@ def _plain(value: Any) -> Any:
 
 
 def require_type(name: str, value: object, hint: object) -> None:
-    """Check one value against the type `hint`; messages call it `name`.
+    """Raise ValueError unless a value has the type `hint`; messages call it `name`.
 
     The hint is int, float, bool, str, a dataclass, a Literal of strings, a tuple of any
-    number of one of these, one of these or None, a Literal or a tuple.
-
-    Raises:
-        ValueError: the value has another type, is not one of the choices, or is a
-            number that does not fit into 32 bits.
+    number of one of these, one of these or None, a Literal or a tuple. Numbers must fit
+    into 32 bits.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:

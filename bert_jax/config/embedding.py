@@ -89,14 +89,10 @@ class Embedding(CheckedConfig):
         return similarity
 
     def prompt_text(self, prompt: str | None) -> str:
-        """Return the text to put before each text.
+        """Return the text to put before each text, by a name of one of `prompts`.
 
-        Args:
-            prompt: the name of one of `prompts`, or the text itself, which ends in a
-                space or a sign such as a colon; "": none; None: the default one.
-
-        Raises:
-            ValueError: it is neither.
+        `prompt` may also be that text, which ends in a space or a sign such as a colon;
+        "": none; None: the default one. Raise ValueError if it is neither.
         """
         prompts = self.prompts
         is_text = prompt is None or isinstance(prompt, str)

@@ -107,8 +107,7 @@ class OptimizerConfig(CheckedConfig):
     def phases(self, schedule_steps: int) -> tuple[int, int]:
         """The steps at which the warm-up ends and the decay begins.
 
-        Args:
-            schedule_steps: the length of the schedule; the decay ends there.
+        `schedule_steps` is the length of the schedule; the decay ends there.
         """
         warmup = self.warmup_steps or round(self.warmup_share * schedule_steps)
         if self.schedule == "linear":

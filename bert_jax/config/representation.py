@@ -58,8 +58,7 @@ class CheckedConfig:
     def require_effect(self, name: str, holds: bool, why_not: str) -> None:
         """Check that a field is at its default unless another one gives it an effect.
 
-        Args:
-            why_not: ends the message, with a remedy.
+        The message ends with `why_not`, which has a remedy.
         """
         value, default = getattr(self, name), getattr(type(self), name)
         rule = f"{name}={value} has no effect with {why_not}"

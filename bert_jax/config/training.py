@@ -134,8 +134,7 @@ class MeshConfig(CheckedConfig):
 def check_widths(mesh: MeshConfig, model: BertConfig, prefix: str) -> None:
     """Raise ValueError unless the axes of a mesh divide the widths of a model.
 
-    Args:
-        prefix: stands before the name of a width in the message.
+    The message has `prefix` before the name of a width.
     """
     for axis, width in (
         ("fsdp", "hidden_size"),

@@ -52,11 +52,7 @@ def compiler_options(platform: str, overlap: bool) -> dict[str, str]:
 
     They are part of the program, unlike variables of the environment, so that a dry run
     compiles what a run does. GPUs need none: XLA reduces gradients there in some parts
-    that run beside the backward pass.
-
-    Args:
-        platform: of the devices, as JAX names it.
-        overlap: reduce gradients while the backward pass goes on.
+    that run beside the backward pass, as `overlap` asks for.
     """
     return dict(_TPU_OVERLAP) if overlap and platform == "tpu" else {}
 
@@ -93,8 +89,7 @@ def backend_is_initialized() -> bool:
 def make_deterministic(environment: MutableMapping[str, str]) -> None:
     """Add XLA's flag for deterministic GPU kernels to XLA_FLAGS.
 
-    Raises:
-        ValueError: XLA_FLAGS sets it to false, or JAX has already read XLA_FLAGS.
+    Raise ValueError if XLA_FLAGS sets it to false, or JAX has read XLA_FLAGS already.
     """
     flags = environment.get("XLA_FLAGS", "").split()
     present = [f for f in flags if f.lstrip("-").split("=")[0] == DETERMINISTIC]
@@ -145,9 +140,6 @@ def permission_problem(directory: Path) -> str:
     """Why programs in `directory` are unsafe to run, or "" if they are safe.
 
     A user who can write there could have this process run their code.
-
-    Raises:
-        OSError: the directory cannot be read.
     """
     if not hasattr(os, "getuid"):
         return ""
@@ -206,10 +198,7 @@ def silence_libtpu(
 
     JAX loads it to look for a TPU, and it prints which variables of a TPU's host it
     lacks. A no-op on a host of TPUs, once JAX has started, and if `environment` leaves
-    libtpu out or describes a TPU.
-
-    Args:
-        root: of the machine's files.
+    libtpu out or describes a TPU. `root` is that of the machine's files.
     """
     described = {"JAX_FORCE_TPU_INIT", *_TPU_VARIABLES}
     described.discard("TPU_SKIP_MDS_QUERY")  # JAX sets this itself
@@ -226,13 +215,10 @@ def silence_libtpu(
 
 
 def has_tpu(root: Path = Path("/")) -> bool:
-    """Whether the machine may have a TPU.
+    """Whether the machine, with its files below `root`, may have a TPU.
 
     A PCI device of Google's may be one, also of a version that JAX does not know yet,
     unless it is the network card or the disk of a virtual machine.
-
-    Args:
-        root: of the machine's files.
     """
     if any((root / "dev" / name).exists() for name in ("accel0", "vfio/0")):
         return True

@@ -22,15 +22,11 @@ def make_mesh(
     microbatches: int = 1,
     devices: Sequence[jax.Device] | None = None,
 ) -> Mesh:
-    """A mesh of the devices of all hosts, or of the first if `config` needs fewer.
+    """A mesh of the devices, or of the first if `config` needs fewer.
 
-    Args:
-        devices: the devices to use; None: all that JAX sees.
-
-    Raises:
-        ValueError: `config` does not fit the number of devices, would leave out a
-            host, or the devices do not divide the microbatch; or the compiler of CPU
-            devices would abort.
+    By default these are all that JAX sees, on all hosts. Raise ValueError if `config`
+    does not fit their number, would leave out a host, or they do not divide the
+    microbatch; or if the compiler of CPU devices would abort.
     """
     devices = jax.devices() if devices is None else devices
     fsdp, tensor = config.fsdp, config.tensor
@@ -103,10 +99,8 @@ def host_shard(mesh: Mesh, process: int) -> tuple[int, int]:
     """The index of the shard of each batch that a process reads, and their number.
 
     Shards are in the order of the mesh's processes. Processes whose devices belong to
-    the same `tensor` groups read the same shard.
-
-    Raises:
-        ValueError: a `tensor` group takes only some of the devices of a process.
+    the same `tensor` groups read the same shard. Raise ValueError if such a group takes
+    only some of the devices of a process.
     """
     # The `tensor` groups that each process has devices in, without duplicates.
     groups: dict[int, dict[int, None]] = {}

@@ -57,10 +57,7 @@ def partition_of(path: str, rules: Sequence[tuple[str, P]] = RULES) -> P:
     """The PartitionSpec of the parameter at `path`, by the first rule that matches.
 
     The paths of the optimizer's moments end in their parameter's path, so they are
-    sharded like it.
-
-    Raises:
-        ValueError: no rule matches.
+    sharded like it. Raise ValueError if no rule matches.
     """
     for pattern, partition in rules:
         if re.search(f"(^|/){pattern}$", path):

@@ -49,8 +49,7 @@ MAY_DIFFER = ("data.path", "data.test", "data.train", "data.validation")
 def initialize_arguments(environment: Mapping[str, str]) -> dict[str, Any] | None:
     """The arguments of `jax.distributed.initialize`; None for a run of one process.
 
-    Raises:
-        ValueError: a variable is missing or has an invalid value.
+    Raise ValueError if a variable is missing or has an invalid value.
     """
     names = (COORDINATOR, NUM_PROCESSES, PROCESS_ID)
     given = {name: environment[name] for name in names if environment.get(name)}
@@ -234,12 +233,7 @@ def _waiting_for(arguments: dict[str, Any]) -> str:
 
 
 def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
-    """Open the workdir, after checking that all processes see the same directory.
-
-    Raises:
-        ValueError: a process does not see what the primary process writes there, or
-            the workdir is an address that cannot be reached.
-    """
+    """Open the workdir; raise ValueError if processes see different directories."""
     with raise_on_all_processes():
         workdir = open_directory(path)
     if jax.process_count() == 1:
@@ -264,11 +258,7 @@ def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
 
 
 def check_same_options(own: JsonObject) -> None:
-    """Check that all processes were given the same options.
-
-    Raises:
-        ValueError: a process has others than the primary one; it says what differs.
-    """
+    """Raise ValueError, with what differs, if processes have different options."""
     primary = broadcast_from_primary(own)
     with raise_on_all_processes():
         changed = [

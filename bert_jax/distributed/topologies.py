@@ -121,11 +121,7 @@ class Topology:
 
 
 def parse_topology(name: str) -> Topology:
-    """Return the topology of a name such as `v5e:4x4` or `h200:8`.
-
-    Raises:
-        ValueError: the accelerator or the shape is not known.
-    """
+    """Return the topology of a name such as `v5e:4x4`; ValueError if it is unknown."""
     kind, _, numbers = name.partition(":")
     accelerator = ACCELERATORS.get(kind)
     if accelerator is None:
@@ -145,11 +141,7 @@ def parse_topology(name: str) -> Topology:
 
 
 def compiler_version(topology: Topology) -> str:
-    """Return the installed package that compiles for a topology, and its version.
-
-    Raises:
-        ValueError: it is not installed.
-    """
+    """Return the installed package that compiles for a topology, and its version."""
     packages, extra = ("jax-cuda12-plugin", "jax-cuda13-plugin"), "cuda12"
     if isinstance(topology.accelerator, Tpu):
         packages, extra = ("libtpu", "libtpu-nightly"), "topologies"
@@ -165,8 +157,7 @@ def compiler_version(topology: Topology) -> str:
 def devices_of(topology: Topology) -> Sequence[jax.Device]:
     """Return the devices of a topology: programs can be compiled for them, not run.
 
-    Raises:
-        ValueError: the compiler is not installed, or does not know the shape.
+    Raise ValueError if the compiler is not installed, or does not know the shape.
     """
     name, accelerator, shape = topology.name, topology.accelerator, topology.shape
     compiler_version(topology)

@@ -11,14 +11,10 @@ from bert_jax.masking.batch import prediction_counts
 def masking_rates(
     steps: Int[np.ndarray, "*S"], masking: MaskingConfig, run: range
 ) -> Float[np.ndarray, "*S"]:
-    """Return the masking rate at each of `steps`.
+    """Return the masking rate at each of `steps`; `masking.final_rate` is set.
 
-    It changes linearly from `rate` at the first step of the run to `final_rate` at its
-    last step (Yang et al. 2023); a run of one step has `rate`.
-
-    Args:
-        masking: with `final_rate` set.
-        run: the steps of the run.
+    It changes linearly from `rate` at the first step of the `run` to `final_rate` at
+    its last step (Yang et al. 2023); a run of one step has `rate`.
     """
     assert masking.final_rate is not None
     last = max(len(run) - 1, 1)

@@ -74,8 +74,7 @@ def plain_attention(
 ) -> Float[Array, "B T D"]:
     """Return attention by matrix products, with all probabilities in memory.
 
-    Args:
-        dropout: of the probabilities.
+    Dropout is of the probabilities.
     """
     shape = query.shape
     split = (num_heads, shape[2] // num_heads)  # -1 would not do for no rows
@@ -93,9 +92,8 @@ def chosen_kernel(
 ) -> Literal["plain", "tpu", "cudnn"]:
     """Return the kernel for rows of this length on the device that is traced for.
 
-    Raises:
-        ValueError: cuDNN's kernel would have to drop probabilities, or it has none for
-            this number of tokens or this width of heads.
+    Raise ValueError if cuDNN's kernel would have to drop probabilities, or it has none
+    for this number of tokens or this width of heads.
     """
     if config.attention_kernel == "plain":
         return "plain"

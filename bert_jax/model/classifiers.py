@@ -15,8 +15,7 @@ from bert_jax.model.layers import Dense, Dropout, at_least_float32
 def num_outputs(config: BertConfig) -> int:
     """Return the number of scores of the head per text, token or choice.
 
-    Raises:
-        ValueError: the head has no classes, or `labels` is empty.
+    Raise ValueError if the head has no classes, or `labels` is empty.
     """
     if config.head not in CLASSIFIERS:
         raise ValueError(f"head={config.head} has no classes; choose another head.")

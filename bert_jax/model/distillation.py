@@ -106,11 +106,8 @@ def relation_divergence(
 ) -> Float[Array, "B T"]:
     """Return KL(teacher ‖ student) of each token's relations (Wang et al. 2021, §3).
 
-    It is the sum over queries, keys and values, and the mean over the relation heads.
-
-    Args:
-        visible: which tokens each token is compared with.
-        num_heads: relation heads, which divide the widths of both models.
+    It is the sum over queries, keys and values, and the mean over the relation heads,
+    whose number divides the widths of both models.
     """
     total = jnp.zeros(projections[0].shape[:2])
     for own, teachers in zip(projections, teacher_projections, strict=True):

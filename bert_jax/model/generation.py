@@ -43,8 +43,7 @@ def next_token_scores(
 ) -> tuple[Float[Array, " V"], PyTree]:
     """Return the scores of the token after this one, and the cache with this one.
 
-    Args:
-        cache: of all positions before `position`.
+    The cache has all positions before `position`.
     """
     length = jax.tree.leaves(cache)[0].shape[1]
     scores, stored = Bert(config).apply(

@@ -52,9 +52,6 @@ def parameter(
 
     As `module.param`, which traces `init` only to compare shapes, at every call: a
     seventh of the time that it takes to trace a training step.
-
-    Raises:
-        ScopeParamShapeError: the parameter has another shape.
     """
     value: Any = module.get_variable("params", name)
     if value is None:
@@ -143,8 +140,7 @@ def add_bias(
 ) -> Float[Array, "*shape F"]:
     """Return `products` + `bias`, added in float32, in the dtype of `products`.
 
-    Args:
-        dtype: of the computation.
+    `dtype` is that of the computation.
     """
     if is_bfloat16_on_tpu(dtype):
         return bias_with_gradient_by_product(products, bias)

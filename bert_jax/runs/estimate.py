@@ -69,8 +69,7 @@ class Estimate:
 def choose_devices(num_devices: int) -> list[jax.Device]:
     """Return `num_devices` of the default devices or, if there are fewer, of the CPU's.
 
-    Raises:
-        ValueError: the CPU has fewer devices, too.
+    Raise ValueError if that has fewer, too.
     """
     for devices in (jax.devices(), jax.devices("cpu")):
         if num_devices <= len(devices):
@@ -180,10 +179,8 @@ def lower_step(run: Run[RunConfig], batch: Batch, topology: str = "") -> Lowered
 def estimate(run: Run[RunConfig], batch: Batch, topology: str = "") -> Estimate:
     """Compile the training step of a run for its devices, which need not be present.
 
-    Args:
-        batch: any batch of all hosts, for its shapes.
-        topology: the name of the devices, if it is known; needed for the time of a step
-            with kernels of our own.
+    The batch, of all hosts, gives the shapes. The name of a topology is needed for the
+    time of a step with kernels of our own.
     """
     on_cpu = run.mesh.devices.flat[0].platform == "cpu"
     return lower_step(run, batch, topology).compile(_UNOPTIMIZED if on_cpu else {})
@@ -284,9 +281,8 @@ def estimated_time(
 ) -> tuple[dict[str, float], float | None]:
     """Return a TPU compiler's estimate of a step's seconds by category, and the MFU.
 
-    Args:
-        clock: cycles a second.
-        model_flops: of a step on one device; 0: unknown, and so is the MFU.
+    `clock` is in cycles a second; `model_flops` are of a step on one device, 0:
+    unknown, and so is the MFU.
     """
     seconds = {name: cycles / clock for name, cycles in step.cycles.items()}
     peak = peak_flops_per_second(device_kind)

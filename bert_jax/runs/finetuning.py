@@ -136,9 +136,8 @@ def finetuning_of(
 ) -> FinetuningTask:
     """Return what trains on the examples of a setup.
 
-    Args:
-        host: the index of this host's shard of a batch, and the number of shards.
-        scores_start: whether to score the parameters before the first step.
+    `host` is the index of this host's shard of a batch, and the number of shards; with
+    `scores_start`, the parameters are scored before the first step.
     """
     index, num_shards = host
     training = Training(
@@ -162,8 +161,7 @@ def resolve_run(
 ) -> tuple[Run[FinetuneConfig], str]:
     """Return the run of a setup, and a line that names what it starts from.
 
-    Raises:
-        ValueError: the workdir is of another run, or the source does not fit.
+    Raise ValueError if the workdir is of another run, or the source does not fit.
     """
     config, source = setup.config, setup.initial_params
     init_params = setup.task.init_params

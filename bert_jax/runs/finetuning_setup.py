@@ -367,11 +367,7 @@ def rate_for(config: FinetuneConfig, model: BertConfig, resume: Resume | None) -
 def pair_embedding(
     data: ExamplesConfig, source: BertConfig, embedding: Embedding | None
 ) -> Embedding:
-    """Return how sentence pairs become vectors.
-
-    Args:
-        embedding: what the source's files say.
-    """
+    """Return how pairs become vectors, by the `embedding` of the source's files."""
     pairs = data.sentence_pairs
     theirs = chosen_embedding(embedding, pairs.pooling)
     require(

@@ -49,14 +49,8 @@ def config_for_hours(
     Steps of a state of zeros are measured, and dropped: the run is that of as many
     `num_steps`. Warm-up and decay keep their shares of the steps. A run that is resumed
     has its number already, and is not measured. A collective: every process must call
-    it.
-
-    Args:
-        num_validation_rows: those of the dataset.
-
-    Raises:
-        ValueError: the time is too short for a step, or holds more steps than a run
-            can count.
+    it. Raise ValueError if the time is too short for a step, or holds more steps than a
+    run can count.
     """
     config = run.config
     if run.resume:

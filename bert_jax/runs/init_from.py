@@ -35,9 +35,8 @@ Shape: TypeAlias = Mapping[str, object]
 def pin_source(config: ConfigT, before: JsonObject | None) -> ConfigT:
     """Return the configuration with a commit in the place of a branch of the hub.
 
-    Args:
-        before: the configuration of an earlier start, which keeps its commit, also when
-            the branch has moved since; None: this is the first.
+    An earlier start, whose configuration is `before`, keeps its commit, also when the
+    branch has moved since.
     """
     known = None if before is None else str(before.get("init_from"))
     source = pinned(config.init_from, known, "The run began from")
@@ -47,10 +46,8 @@ def pin_source(config: ConfigT, before: JsonObject | None) -> ConfigT:
 def pinned(name: str, before: str | None, note: str) -> str:
     """Return the name of a model with a commit in the place of a branch of the hub.
 
-    Args:
-        before: what an earlier start has recorded, which is kept; None: this is the
-            first.
-        note: begins the line that is printed if the record is kept.
+    What an earlier start has recorded, `before`, is kept; `note` begins the line that
+    is printed then.
     """
     kept = pinned_name(name, before)
     if kept == before != name and is_primary():

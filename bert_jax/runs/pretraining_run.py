@@ -58,9 +58,7 @@ class PretrainingRun:
     def masked_row(self, row: int, step: int, place: int) -> PretrainingBatch | None:
         """Return a row as a step's model sees it, [1, T]; None: nothing is masked.
 
-        Args:
-            step: the number of steps done before.
-            place: of the row in the global batch.
+        `step` is the number of steps done before, `place` that of the row in the batch.
         """
         config = config_at_step(self.workdir, self.values, step)
         if config.objective == "causal_lm":

@@ -25,12 +25,7 @@ ConfigT = TypeVar("ConfigT", PretrainConfig, FinetuneConfig)
 
 
 def with_pinned_teacher(config: ConfigT, before: str | None) -> ConfigT:
-    """Return the configuration with a commit in the place of a branch of the hub.
-
-    Args:
-        before: what an earlier start has recorded, which is kept; None: this is the
-            first.
-    """
+    """As `pin_source`, for the teacher: `before` is its name at an earlier start."""
     teacher = pinned(config.teacher, before, "The teacher is")
     return dataclasses.replace(config, teacher=teacher)
 
@@ -38,11 +33,9 @@ def with_pinned_teacher(config: ConfigT, before: str | None) -> ConfigT:
 def fingerprint(model: Model, before: str = "") -> str:
     """Return the hexadecimal sha256 of a model's configuration and files.
 
-    An optimizer's state, which may be removed, is not of the model.
-
-    Args:
-        before: what a run has recorded, which is kept if it is of the same model and
-            its optimizer's state, as older versions recorded it.
+    An optimizer's state, which may be removed, is not of the model. What a run has
+    recorded, `before`, is kept if it is of the same model and its optimizer's state, as
+    older versions recorded it.
     """
     files = [f for f in model.sources if not str(f["path"]).startswith(f"{OPTIMIZER}/")]
     kept = _hash(model, model.sources)
@@ -115,8 +108,7 @@ def pretraining_teacher(
 ) -> tuple[Teacher | None, PretrainConfig]:
     """Return the teacher of a pretraining run, and the configuration completed by it.
 
-    Raises:
-        ValueError: the teacher does not fit the run; the message names what differs.
+    Raise ValueError if the teacher does not fit the run.
     """
     if not config.teacher:
         return None, config
@@ -173,11 +165,8 @@ def finetuning_teacher(
 ) -> tuple[Teacher | None, FinetuneConfig]:
     """Return the teacher of a fine-tuning run, and the configuration completed by it.
 
-    Args:
-        config: with the head and the labels of the model.
-
-    Raises:
-        ValueError: the teacher does not fit the run; the message names what differs.
+    The configuration has the head and the labels of the model. Raise ValueError if the
+    teacher does not fit them.
     """
     if not config.teacher:
         return None, config

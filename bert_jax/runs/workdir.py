@@ -189,10 +189,8 @@ def write_run_files(run: Run[RunConfig]) -> Resume | None:
     """Write config.json and the tokenizer, after all processes agree on the config.
 
     The history in config.json gets an entry when the run starts, when its length,
-    learning rate or validation scores change, and when the machine changes.
-
-    Returns:
-        `run.resume` with the new history.
+    learning rate or validation scores change, and when the machine changes. Return
+    `run.resume` with the new history.
     """
     workdir, resume, changed = run.workdir, run.resume, list(run.changed)
     check_same_options(to_dict(run.config) | started_from(run))

@@ -59,12 +59,7 @@ def finite_scores(scores: dict[str, float] | None, step: int) -> dict[str, float
 
 
 def check_finite(skipped_in_a_row: float, step: int, is_last: bool) -> None:
-    """Check that the run still updates its parameters.
-
-    Raises:
-        DivergedRun: `MAX_SKIPPED_IN_A_ROW` updates in a row were skipped, or that of
-            the last step was.
-    """
+    """Raise DivergedRun if `MAX_SKIPPED_IN_A_ROW` updates or the last are skipped."""
     if skipped_in_a_row >= (1 if is_last else MAX_SKIPPED_IN_A_ROW):
         steps = f"{int(skipped_in_a_row)} steps in a row up to step {step}"
         raise DivergedRun(f"The gradient was not finite for {steps}")

@@ -41,8 +41,7 @@ def sum_of_means(
 ) -> Float[Array, ""]:
     """Return the sum of the means that are minimised, times their weights if any.
 
-    Args:
-        counts: the counts of the global batch.
+    The counts are those of the global batch.
     """
     terms = []
     for name, count in counts.items():

@@ -22,10 +22,8 @@ def means_of_totals(
 ) -> dict[str, float]:
     """Return each total divided by its count, and `loss`: the objective's sum of means.
 
-    A count of 0 has a mean of 0. Without a total of the objective, `loss` is NaN.
-
-    Args:
-        weights: the factors of means in `loss`, other than 1.
+    A count of 0 has a mean of 0. Without a total of the objective, `loss` is NaN. The
+    weights are the factors of means in `loss`, other than 1.
     """
     means = {name: total / (count or 1.0) for name, (total, count) in totals.items()}
     loss = sum(means.get(name, math.nan) * weights.get(name, 1.0) for name in objective)

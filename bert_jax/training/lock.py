@@ -93,8 +93,7 @@ class RunLock:
     def acquire(self) -> None:
         """Take the lock; if the owner is on another host, wait for a renewal first.
 
-        Raises:
-            ValueError: another run holds it.
+        Raise ValueError if another run holds it.
         """
         deadline, first_seen = 0.0, None
         while not self._create():
@@ -204,11 +203,7 @@ class RunLock:
         temporary.replace(self._path)
 
     def check(self) -> None:
-        """Check that this run still holds the lock.
-
-        Raises:
-            RuntimeError: another run has taken over the workdir.
-        """
+        """Raise RuntimeError if another run has taken over the workdir."""
         owner = self._read()
         if owner is not None and not self._owns(owner):
             raise RuntimeError(

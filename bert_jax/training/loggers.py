@@ -198,10 +198,7 @@ def open_loggers(
 ) -> Iterator[Logger]:
     """Yield the loggers that `config.report` names, in its order.
 
-    Args:
-        folder: the local directory of the run's files; `workdir`, unless that is in a
-            bucket.
-        first_step: the number of steps done before.
+    The run's files are in the local directory `folder`; `workdir` may be in a bucket.
     """
     for name in dict.fromkeys(config.report):
         if name == "tensorboard":

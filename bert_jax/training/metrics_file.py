@@ -21,8 +21,7 @@ TRAIN, VALIDATION = "train", "validation"
 def keep_lines_until(path: epath.Path, step: int) -> None:
     """Drop the lines after `step`, and a truncated last line, so no step is twice.
 
-    Raises:
-        ValueError: a line other than the last is not JSON.
+    Raise ValueError if a line other than the last is not JSON.
     """
     if not path.exists():
         return

@@ -21,10 +21,8 @@ def learning_rate(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
     """Return the schedule: linear warm-up from 0 to the peak, then linear to 0.
 
     With schedule=constant, it stays at the peak until the decay begins (Hägele et al.
-    2024, §3). The first update is made with a learning rate of 0.
-
-    Args:
-        num_steps: the length of the schedule.
+    2024, §3). The first update is made with a learning rate of 0. `num_steps` is the
+    length of the schedule.
     """
     peak, (warmup, decay) = config.peak_learning_rate, config.phases(num_steps)
     rise = optax.linear_schedule(0.0, peak, warmup)

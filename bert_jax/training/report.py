@@ -169,8 +169,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     def flush(self) -> Future[None] | None:
         """Flush all files to the operating system.
 
-        Returns:
-            If the workdir is in a bucket, the upload that was started; else None.
+        Return the upload that was started, if the workdir is in a bucket.
         """
         for name, file in self._files.items():
             with name_path_in_errors(self._folder / name):

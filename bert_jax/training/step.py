@@ -75,9 +75,7 @@ def step_keys(
 ) -> Key[Array, "2"]:
     """Return the keys of a step's masking and of its dropout.
 
-    Args:
-        base_key: the run's key, `TrainState.key`.
-        step: the number of steps done before.
+    `base_key` is `TrainState.key`, and `step` the number of steps done before.
     """
     # No key is carried from step to step: any step can be computed alone.
     key = jax.random.fold_in(jax.random.wrap_key_data(base_key), step)
@@ -121,10 +119,8 @@ def means(
     """Return each total divided by its count, and `loss`: the objective's sum of means.
 
     A count of zero has a mean of zero, so that a batch without any labelled pair is
-    trained on its masked tokens alone.
-
-    Args:
-        weights: the factors of means in `loss`, other than 1.
+    trained on its masked tokens alone. The weights are the factors of means in `loss`,
+    other than 1.
     """
     scalars = {
         name: total / jnp.where(count > 0, count, 1.0)
