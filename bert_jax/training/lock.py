@@ -101,12 +101,11 @@ class RunLock:
             if owner is None:
                 continue  # it was released in the meantime
             ended = has_ended(owner)
-            renewed = first_seen is not None and owner != first_seen
             waited = owner == first_seen and time.monotonic() >= deadline
             if ended or (ended is None and waited):
                 self._remove_stale(owner)
                 continue
-            if ended is False or renewed:
+            if ended is False or first_seen not in (None, owner):
                 raise ValueError(
                     f"{self._describe(owner)} Wait until it ends or end it, or choose "
                     f"another --workdir; if no run uses it, remove {self._path}."

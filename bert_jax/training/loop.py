@@ -33,7 +33,6 @@ from bert_jax.training.interval import Clock, Interval
 from bert_jax.training.metrics_file import TRAIN, VALIDATION
 from bert_jax.training.profile import Profile
 from bert_jax.training.report import NullReport, Report
-from bert_jax.training.resume import Resume
 from bert_jax.training.run import Run
 from bert_jax.training.start import place_fixed_params, starting_state
 from bert_jax.training.step import (
@@ -99,7 +98,10 @@ class _TrainingRun:
                 self._report = Report(run.workdir, self._step, config)
         stack.enter_context(self._report)
         self._callbacks = Callbacks(run.callbacks if is_primary() else ())
-        self._say_where_it_resumes(run.resume)
+        for problem in run.resume.problems if run.resume else ():
+            self._report.say(f"Skipped a newer checkpoint: {problem}")
+        if self._step:
+            self._report.say(f"Resuming from the checkpoint at step {self._step}.")
         profile = stack.enter_context(Profile(config, run.workdir, self._step))
         self._make_steps(profile)
         self._signals = stack.enter_context(faults.StopSignals())
@@ -118,12 +120,6 @@ class _TrainingRun:
         self._train_step = announce_compilation(step, "the training step", waiting)
         eval_step = self._run.eval_step()
         self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
-
-    def _say_where_it_resumes(self, resume: Resume | None) -> None:
-        for problem in resume.problems if resume else ():
-            self._report.say(f"Skipped a newer checkpoint: {problem}")
-        if self._step:
-            self._report.say(f"Resuming from the checkpoint at step {self._step}.")
 
     def has_trained(self) -> bool:
         """Whether the first step has ended."""

@@ -64,17 +64,21 @@ class MetricsTable:
             if name not in _HIDDEN
             for heading, kind in [_FORMATS.get(name, (name, ".4f"))]
         }
-        place = f"{step}/{self._num_steps}"
         size = max(2 * len(str(self._num_steps)) + 1, len("step"))
         columns = self._fitted(split, cells, size + len(GAP) + 10 + len(note))
+
+        def row(step: str, cells: Mapping[str, str], *after: str) -> str:
+            parts = [padded(step, size, False), padded(split, 10, True)]
+            parts += [padded(cells[name], columns[name], False) for name in columns]
+            return GAP.join([*parts, *after]).rstrip()
+
         for kind in self._rows_since:
             self._rows_since[kind] += 1
         if self._rows_since.get(split, _HEADING_EVERY) >= _HEADING_EVERY:
             self._rows_since[split] = 0
             more = [_MORE] * (len(columns) < len(cells))
-            yield _row("step", split, size, dict.fromkeys(columns), columns, *more)
-        shown = {name: cells[name] for name in columns}
-        yield _row(place, split, size, shown, columns, *filter(None, [note]))
+            yield row("step", {name: name for name in columns}, *more)
+        yield row(f"{step}/{self._num_steps}", cells, *filter(None, [note]))
 
     def _fitted(
         self, split: str, cells: Mapping[str, str], used: int
@@ -95,17 +99,3 @@ class MetricsTable:
             self._columns[split] = columns
             self._rows_since.pop(split, None)
         return columns
-
-
-def _row(
-    step: str,
-    split: str,
-    size: int,
-    cells: Mapping[str, str | None],
-    columns: Mapping[str, int],
-    *after: str,
-) -> str:
-    """Return a row; a cell that is None has the name of its column."""
-    parts = [padded(step, size, False), padded(split, 10, True)]
-    parts += [padded(cells[name] or name, columns[name], False) for name in columns]
-    return GAP.join([*parts, *after]).rstrip()

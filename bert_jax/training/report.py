@@ -124,7 +124,11 @@ class Report(contextlib.AbstractContextManager["Report", None]):
         line |= finite
         self._write_line(METRICS, line, flush=True)
         self._tell_loggers(lambda logger: logger.write(step, split, scalars))
-        self._show(step, split, scalars, note)
+        if self._progress:  # which has the time left
+            self.advance(step)
+        elif split == TRAIN and (left := self._time_left(step)):
+            note = f"{left} left"
+        self.say("\n".join(self._table.lines(step, split, scalars, note)))
 
     def validation_lines(self) -> list[tuple[int, dict[str, float]]]:
         """Return the step and scores of each evaluation so far, in order."""
@@ -176,16 +180,6 @@ class Report(contextlib.AbstractContextManager["Report", None]):
                 file.flush()
         self._tell_loggers(lambda logger: logger.flush())
         return self._uploader.start() if self._uploader else None
-
-    def _show(
-        self, step: int, split: str, scalars: Mapping[str, float], note: str
-    ) -> None:
-        """Print a row of the table; above the progress bar, which has the time left."""
-        if self._progress:
-            self.advance(step)
-        elif split == TRAIN and (left := self._time_left(step)):
-            note = f"{left} left"
-        self.say("\n".join(self._table.lines(step, split, scalars, note)))
 
     def _show_status(self, status: str) -> None:
         """Show below the bar what the run waits for; "": nothing."""
