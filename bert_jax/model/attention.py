@@ -9,7 +9,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
@@ -121,36 +121,6 @@ def chosen_kernel(
             f"whose kernel needs {rule}; set attention_kernel to plain, or change it.",
         )
     return "cudnn"
-
-
-def fused_tpu_attention(
-    query: Float[Array, "B T D"],
-    key: Float[Array, "B T D"],
-    value: Float[Array, "B T D"],
-    visibility: Visibility,
-    num_heads: int,
-    rate: float,
-    dropout_key: Key[Array, ""] | None,
-) -> Float[Array, "B T D"]:
-    """Return attention by the TPU's kernel; `rate` is that of dropout."""
-    # Pallas takes a tenth of a second to import.
-    from bert_jax.model.tpu_attention import tpu_attention
-
-    seeds = None
-    if dropout_key is not None:
-        words = jax.random.bits(dropout_key, (2,), jnp.uint32)
-        seeds = jax.lax.bitcast_convert_type(words, jnp.int32)
-    return tpu_attention(
-        query,
-        key,
-        value,
-        visibility.attention_mask,
-        visibility.pair_ids,
-        seeds,
-        num_heads=num_heads,
-        causal=visibility.causal,
-        rate=rate,
-    )
 
 
 def cudnn_attention(
