@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from bert_jax.cli.hints import not_taken, unknown
 from bert_jax.cli.names import SHORT_NAMES, names_of, options_of, with_present_names
 from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
-from bert_jax.config.checks import RESOLVED, did_you_mean, spaced
+from bert_jax.config.checks import RESOLVED, did_you_mean, field_descriptions, spaced
 from bert_jax.config.files import load_config as load_config
-from bert_jax.config.representation import field_descriptions
 from bert_jax.config.serialization import with_changes
 from bert_jax.terminal.messages import UsageError, say
 

@@ -14,8 +14,7 @@ from typing import (
     get_type_hints,
 )
 
-from bert_jax.config.checks import RESOLVED
-from bert_jax.config.representation import field_descriptions
+from bert_jax.config.checks import RESOLVED, field_descriptions
 from bert_jax.terminal.messages import UsageError
 
 SHORT_NAMES = {

@@ -4,8 +4,12 @@ import dataclasses
 import math
 from typing import Literal
 
-from bert_jax.config.checks import require, require_beam_engine, require_seed
-from bert_jax.config.representation import CheckedConfig
+from bert_jax.config.checks import (
+    CheckedConfig,
+    require,
+    require_beam_engine,
+    require_seed,
+)
 
 _MAX_PASSES = 10_000
 _MAX_VOCABULARY = 1 << 24

@@ -2,8 +2,7 @@
 
 import dataclasses
 
-from bert_jax.config.checks import RESOLVED, require
-from bert_jax.config.representation import CheckedConfig
+from bert_jax.config.checks import RESOLVED, CheckedConfig, require
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Literal
 
-from bert_jax.config.checks import did_you_mean, require
-from bert_jax.config.representation import CheckedConfig
+from bert_jax.config.checks import CheckedConfig, did_you_mean, require
 
 Pooling = Literal["mean", "cls"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan"]

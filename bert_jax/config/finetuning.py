@@ -5,6 +5,7 @@ from typing import Literal, Self
 
 from bert_jax.config.checks import (
     RESOLVED,
+    CheckedConfig,
     require,
     require_class_names,
     require_delimiter,
@@ -13,7 +14,6 @@ from bert_jax.config.distillation import DistillationConfig, check_teacher
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import OWN_FIELDS, BertConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.representation import CheckedConfig
 from bert_jax.config.sentence_pairs import SentencePairsConfig
 from bert_jax.config.training import RunConfig
 

@@ -4,8 +4,7 @@ import dataclasses
 import functools
 from typing import Any, Literal
 
-from bert_jax.config.checks import RESOLVED, require, require_class_names
-from bert_jax.config.representation import CheckedConfig
+from bert_jax.config.checks import RESOLVED, CheckedConfig, require, require_class_names
 
 Params = dict[str, Any]
 """A nested dict of arrays: the parameter tree of docs/pretraining.md."""

@@ -3,8 +3,7 @@
 import dataclasses
 from typing import Literal
 
-from bert_jax.config.checks import require
-from bert_jax.config.representation import CheckedConfig
+from bert_jax.config.checks import CheckedConfig, require
 
 _LARGEST_RATES = {"adamw": 0.02, "muon": 0.1, "lamb": 0.1}
 

@@ -5,11 +5,10 @@ import math
 import re
 from typing import Literal
 
-from bert_jax.config.checks import RESOLVED, require, require_seed
+from bert_jax.config.checks import RESOLVED, CheckedConfig, require, require_seed
 from bert_jax.config.distillation import PretrainDistillationConfig, check_teacher
 from bert_jax.config.model import BertConfig
 from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.representation import CheckedConfig
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -23,7 +23,7 @@ from bert_jax.apps.benchmark.options import (
     PrepareOptions,
     TrainOptions,
 )
-from bert_jax.config.representation import field_descriptions
+from bert_jax.config.checks import field_descriptions
 from bert_jax.distributed.environment import configure_topology
 from bert_jax.terminal.messages import UsageError
 

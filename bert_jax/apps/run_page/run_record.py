@@ -20,9 +20,8 @@ from bert_jax.checkpoints.steps import (
     selection_scores,
 )
 from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
-from bert_jax.config.checks import RESOLVED
+from bert_jax.config.checks import RESOLVED, field_descriptions
 from bert_jax.config.files import HISTORY
-from bert_jax.config.representation import field_descriptions
 from bert_jax.config.serialization import from_dict
 from bert_jax.model.bert import init_params
 from bert_jax.storage.atomic import is_address
