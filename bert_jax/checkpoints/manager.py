@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -40,8 +41,8 @@ REMOVED = ".removed"
 class Checkpoints:
     """Saves the checkpoints of a run, and keeps the newest and the best.
 
-    `save`, `save_or_raise` and `wait` are collectives: all processes call them. A
-    failed save is retried with the state of a later step.
+    `save` and `wait` are collectives: all processes call them. A failed save is retried
+    with the state of a later step.
     """
 
     directory: epath.Path
@@ -87,6 +88,7 @@ class Checkpoints:
         rest: PyTree,
         flush: Callable[[], Future[None] | None],
         interval: JsonObject | None = None,
+        must_succeed: bool = False,
     ) -> None:
         """Start a save; return as soon as the arrays may be overwritten.
 
@@ -95,6 +97,7 @@ class Checkpoints:
                 holds them under this name.
             flush: writes the run's metrics, or starts and returns their upload, which
                 must succeed before the checkpoint gets its manifest.
+            must_succeed: wait until the checkpoint is complete; retry if that fails.
 
         Raises:
             RuntimeError: too many saves failed in a row, or another run has taken over
@@ -118,23 +121,11 @@ class Checkpoints:
         else:
             future = self._thread.submit(self._complete, step, uploads, interval)
         self._pending_save, self._retry_at = (step, future), None
-
-    def save_or_raise(
-        self,
-        step: int,
-        params: Params,
-        rest: PyTree,
-        flush: Callable[[], Future[None] | None],
-        interval: JsonObject | None = None,
-    ) -> None:
-        """Save, wait until the checkpoint is complete, and retry if that fails.
-
-        Takes and raises the same as `save`.
-        """
-        self.save(step, params, rest, flush, interval)
-        while not self.wait():
+        while must_succeed and not self.wait():
             time.sleep(self._delay())
             self.save(step, params, rest, flush, interval)
+
+    save_or_raise = functools.partialmethod(save, must_succeed=True)
 
     def _complete(
         self, step: int, uploads: Future[None] | None, interval: JsonObject | None

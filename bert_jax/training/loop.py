@@ -294,13 +294,13 @@ class _TrainingRun:
             return
         # Parameters are stored apart, for what loads a model without its optimizer.
         rest = serialization.to_state_dict(self._state)
-        checkpoints = self._checkpoints
-        write = checkpoints.save_or_raise if must_succeed else checkpoints.save
         params, interval = rest.pop("params"), self._interval.sums()
         # Report the save before: this one may remove it, once it is complete.
-        checkpoints.wait()
+        self._checkpoints.wait()
         self._report_checkpoints()
-        write(self._step, params, rest, self._report.flush, interval)
+        self._checkpoints.save(
+            self._step, params, rest, self._report.flush, interval, must_succeed
+        )
         self._saved_step = self._step
 
 
