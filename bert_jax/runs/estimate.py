@@ -117,15 +117,22 @@ class LoweredStep:
 
     def program(self, options: dict[str, Any]) -> tuple[Any, Estimate]:
         """Return the compiled step, None if it is refused, and its figures."""
-        start = time.monotonic()
-        compiled, total = _compile(self.lowered, options, self.state)
+        start, compiled, total = time.monotonic(), None, 0
+        try:
+            compiled = self.lowered.compile(compiler_options=options)
+        except jax.errors.JaxRuntimeError as error:
+            match = re.search(_TOO_LARGE, str(error))
+            if match is None:
+                raise
+            total = int(float(match[2]) * 1024 ** " KMGT".index(match[3]))
+            total += 0 if match[1] == "Used " else self.state
         figures = functools.partial(
             Estimate,
             parameters=self.parameters,
             optimizer=self.state - self.parameters,
             seconds=self.seconds + time.monotonic() - start,
         )
-        if total:
+        if compiled is None:
             temporary = total - self.state
             return None, figures(total=total, temporary=temporary, is_refused=True)
         memory, text = compiled.memory_analysis(), compiled.as_text()
@@ -196,18 +203,6 @@ def _cycles(program: str, kernels: KernelSchedule) -> dict[str, int]:
         return {}
     total = sum(number * per_call[name] for name, number in calls.items())
     return cycles | {"attention's kernels": total}
-
-
-def _compile(lowered: Any, options: dict[str, Any], state_size: int) -> tuple[Any, int]:
-    """Return the program and 0; or None and the bytes it needs, if that is too many."""
-    try:
-        return lowered.compile(compiler_options=options), 0
-    except jax.errors.JaxRuntimeError as error:
-        match = re.search(_TOO_LARGE, str(error))
-        if match is None:
-            raise
-        size = int(float(match[2]) * 1024 ** " KMGT".index(match[3]))
-        return None, size if match[1] == "Used " else size + state_size
 
 
 def gib(size: int | float) -> str:
