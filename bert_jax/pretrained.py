@@ -275,13 +275,9 @@ def write_checkpoint(
 ) -> None:
     """Write a checkpoint without optimizer state, atomically.
 
-    Args:
-        receipt: the content of `conversion.json`; the written files are added.
-        run: of the run that made the model, the content of `config.json`.
-
-    Raises:
-        FileExistsError: `output` exists and is not an empty directory.
-        OSError: it cannot be written, for example because the disk is full.
+    The receipt becomes `conversion.json`, with the written files, and `run`, the
+    configuration of the run that made the model, `config.json`. Raise FileExistsError
+    if `output` exists and is not an empty directory, OSError if it cannot be written.
     """
     with atomic_directory(output) as directory:
         params = jax.tree.map(np.asarray, model.params)

@@ -92,16 +92,12 @@ class Checkpoints:
     ) -> None:
         """Start a save; return as soon as the arrays may be overwritten.
 
-        Args:
-            interval: the losses that are not in the metrics yet, as sums; the manifest
-                holds them under this name.
-            flush: writes the run's metrics, or starts and returns their upload, which
-                must succeed before the checkpoint gets its manifest.
-            must_succeed: wait until the checkpoint is complete; retry if that fails.
-
-        Raises:
-            RuntimeError: too many saves failed in a row, or another run has taken over
-                the workdir.
+        The losses that are not in the metrics yet, as sums, are the manifest's
+        `interval`. `flush` writes the run's metrics, or starts and returns their
+        upload, which must succeed before the manifest is written. With `must_succeed`,
+        wait until the checkpoint is complete, and retry if that fails. Raise
+        RuntimeError if too many saves failed in a row, or another run has taken over
+        the workdir.
         """
         self.wait()
         uploads = flush()

@@ -53,9 +53,7 @@ def complete_steps(directory: epath.Path) -> list[int]:
 def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
     """The directory of a run's checkpoint of `step`, which is complete, not verified.
 
-    Raises:
-        FileNotFoundError: `workdir` holds no complete checkpoint, or not that of
-            `step`; the message lists the newest steps that it has.
+    Raise FileNotFoundError, with the newest steps that `workdir` has, if it lacks it.
     """
     directory = workdir / CHECKPOINTS
     steps = complete_steps(directory)
@@ -80,7 +78,7 @@ def checkpoint_of_step(workdir: epath.Path, step: int) -> epath.Path:
 def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
     """Verify the checksums of a checkpoint, and return its manifest.
 
-    Raises as `read_step_manifest`; and DamagedError if a file is missing or altered.
+    Raise as `read_step_manifest`, and DamagedError if a file is missing or altered.
     """
     manifest = read_step_manifest(step_directory)
     verify_files(step_directory, manifest["files"])
@@ -90,9 +88,7 @@ def verify_checkpoint(step_directory: epath.Path) -> JsonObject:
 def read_step_manifest(step_directory: epath.Path) -> JsonObject:
     """The manifest of a checkpoint: `step`, `files` and optionally `selection_score`.
 
-    Raises:
-        FileNotFoundError: there is none, so the save never finished.
-        DamagedError: it is malformed.
+    Raise FileNotFoundError if the save never finished, DamagedError if it is malformed.
     """
     manifest, path = read_manifest(step_directory), step_directory / MANIFEST
     step, score = manifest.get("step"), selection_score_of(manifest)
@@ -123,10 +119,8 @@ def latest_verified_step(directory: epath.Path) -> tuple[int | None, list[str]]:
     The step is None if there are only checkpoints whose saves never finished: then the
     run was killed in its first saves, and nothing is lost. A step without a manifest
     whose config.json, which is written just before it, is there may be complete; there
-    can be one of these at most.
-
-    Raises:
-        DamagedError: there are other checkpoints, and none can be verified.
+    can be one of these at most. Raise DamagedError if there are other checkpoints, and
+    none can be verified.
     """
     problems: list[str] = []
     damaged, num_nearly_complete = False, 0
@@ -187,17 +181,12 @@ def best_verified_step(
 
 
 def find_checkpoint(path: epath.Path) -> tuple[epath.Path, list[str]]:
-    """Resolve `path` to a verified checkpoint: `path` itself, or one of a workdir.
+    """Return the verified checkpoint that `path` is or has, and the problems of others.
 
-    In the workdir of a pretraining run this is the newest checkpoint, of a fine-tuning
-    run the best, of several fine-tuning runs the best of the best run.
-
-    Returns:
-        The checkpoint's directory, and the problems of skipped checkpoints.
-
-    Raises:
-        FileNotFoundError: there is none.
-        DamagedError: `path` is a damaged checkpoint, or all of its checkpoints are.
+    Of the workdir of a pretraining run this is the newest checkpoint, of a fine-tuning
+    run the best, of several fine-tuning runs the best of the best run. Raise
+    FileNotFoundError if there is none, DamagedError if `path` is a damaged checkpoint,
+    or all of its checkpoints are.
     """
     if (path / "state").exists() or (path / MANIFEST).exists():
         verify_checkpoint(path)

@@ -63,9 +63,8 @@ class Embedding(CheckedConfig):
     def chosen(self, pooling: str | None, normalize: bool | None) -> tuple[str, bool]:
         """Return the arguments; for each None, what the model's files say.
 
-        Raises:
-            ValueError: `pooling` is unknown; or an argument is None, and the files need
-                what the library does not compute.
+        Raise ValueError if `pooling` is unknown; or if an argument is None, and the
+        files need what the library does not compute.
         """
         if self.unsupported and (pooling is None or normalize is None):
             raise ValueError(

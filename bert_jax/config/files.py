@@ -52,13 +52,9 @@ def is_named(name: str) -> bool:
 def load_config(path: str, config_class: type[ConfigT]) -> ConfigT:
     """Return the configuration of a Python file, or of the config.json of a run.
 
-    A Python file binds it to the name `config`.
-
-    Args:
-        path: a path, or the name of a configuration of the package.
-
-    Raises:
-        ValueError: the file is missing, fails, exits, or holds no `config_class`.
+    A Python file binds it to the name `config`; a path may be the name of one of the
+    package. Raise ValueError if the file is missing, fails, exits, or holds no
+    `config_class`.
     """
     if not Path(path).is_file():
         named, name = named_configs(), path.replace("_", "-")
@@ -108,8 +104,7 @@ def given_config(
 def finetuning_config(name: str) -> FinetuneConfig:
     """Return the paper's configuration for a task, or the configuration in a file.
 
-    Raises:
-        ValueError: there is none, the file fails, or is of pretraining.
+    Raise ValueError if there is none, the file fails, or is of pretraining.
     """
     if name.endswith((".py", ".json")) or is_named(name):
         return load_config(name, FinetuneConfig)

@@ -21,10 +21,8 @@ def from_dict(cls: type[ConfigT], values: object) -> ConfigT:
     """Return the configuration of class `cls` from the values of `to_dict`.
 
     A class may have a function `upgraded`, which renames the fields of older versions.
-
-    Raises:
-        ValueError: `values` is not a dict, has an unknown key, lacks a required one,
-            or has an invalid value.
+    Raise ValueError if `values` is not a dict, has an unknown key, lacks a required
+    one, or has an invalid value.
     """
     name, hints = cls.__name__, typing.get_type_hints(cls)
     if not isinstance(values, dict):
@@ -55,14 +53,10 @@ def _field_value(hint: object, value: Any) -> object:
 
 
 def with_changes(config: ConfigT, changes: Iterable[tuple[str, Any]]) -> ConfigT:
-    """Return a configuration with other values of some fields.
+    """Return a configuration with other values of fields, by their dotted names.
 
-    Args:
-        changes: the dotted names of the fields, and their values.
-
-    Raises:
-        KeyError: a section does not exist.
-        ValueError: a field does not exist, or its value is invalid.
+    Raise KeyError if a section does not exist, ValueError if a field does not, or its
+    value is invalid.
     """
     values = to_dict(config)
     for name, value in changes:

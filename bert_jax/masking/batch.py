@@ -73,10 +73,7 @@ def choose_positions(
     masking: MaskingConfig,
     continues_word: VocabularyTable | None,
 ) -> MaskedPositions:
-    """Choose the positions to predict, by tokens, whole words or spans.
-
-    Args:
-        count: how many to predict in each row.
+    """Choose `count` positions to predict in each row, by tokens, whole words or spans.
 
     Returns:
         For each row and slot: the position to predict, distinct within a row, in unused

@@ -58,14 +58,9 @@ def counts_at_step(
 ) -> Int[Array, " lengths"]:
     """Return how many tokens to predict in a row of 0, 1, … T tokens at a step.
 
-    The same as `prediction_counts` at that step's rate. The device only compares whole
-    numbers, so that every device and mesh predicts the same tokens.
-
-    Args:
-        step: the number of steps done before; it is known on the device alone.
-        sequence_length: T.
-        masking: with `final_rate` set.
-        run: the steps of the run.
+    The same as `prediction_counts` at that step's rate. The device, which alone knows
+    the step, only compares whole numbers, so that every device and mesh predicts the
+    same tokens.
     """
     assert masking.final_rate is not None
     first = jnp.asarray(prediction_counts(sequence_length, masking))

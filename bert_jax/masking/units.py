@@ -35,13 +35,10 @@ def span_starts(
     """Divide all maskable tokens into spans of words; return where spans start.
 
     A span ends after each of its words with `probability`, after `max_words` words, and
-    at the end of its segment. These are the lengths of Joshi et al. 2019, §3.1
-    (geometric, clipped), but all spans of a row are sampled in parallel and do not
-    overlap. (Their text clips, with a mean of 4.5 words for 1 to 10; their code
-    resamples lengths above the maximum, with a mean of 3.8.)
-
-    Args:
-        words: whether a word starts at each token.
+    at the end of its segment; `words` are the starts of words. These are the lengths of
+    Joshi et al. 2019, §3.1 (geometric, clipped), but all spans of a row are sampled in
+    parallel and do not overlap. (Their text clips, with a mean of 4.5 words for 1 to
+    10; their code resamples lengths above the maximum, with a mean of 3.8.)
     """
     # A geometric length: each word starts a new span with `probability`.
     starts_span = jax.random.bernoulli(key, probability, words.shape)
@@ -92,17 +89,11 @@ def shuffle_units(
 def select_whole_units(
     first: Bool[Array, "B T"], size: Int[Array, "B T"], count: Int[Array, " B"]
 ) -> Bool[Array, "B T"]:
-    """Select units greedily in order; skip those that exceed `count` tokens per row.
+    """Return which tokens to select, by whole units in order, `count` per row at most.
 
     Each round selects units until one does not fit, then drops all units that are too
-    large for the remaining tokens. That takes a few rounds instead of T steps.
-
-    Args:
-        first: whether a unit starts at each token, in the order of selection.
-        size: the size of each token's unit; above T if it must never be selected.
-
-    Returns:
-        Whether each token is selected.
+    large for the remaining tokens. That takes a few rounds instead of T steps. A unit
+    starts at each token of `first`; its size is above T if it must never be selected.
     """
 
     def one_round(

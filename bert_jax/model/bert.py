@@ -210,8 +210,7 @@ class Bert(nn.Module):
     ) -> dict[str, Float[Array, "..."]]:
         """Return everything that the model computes for a batch, without dropout.
 
-        Args:
-            has_pooler: whether an encoder without a head has a pooler.
+        An encoder without a head may have a pooler, too.
 
         Returns:
             `hidden_states` [L+1, B, T, D], the embeddings first; `pooled` [B, D] if

@@ -219,17 +219,13 @@ def sharded_matmul(
     axis: int,
     keep: bool,
 ) -> Float[Array, "*shape F"]:
-    """Return `inputs` @ kernel, where each device has a shard of the kernel.
+    """Return `inputs` @ kernel; each device has a shard of the kernel along `axis`.
 
-    The kernel is gathered in the dtype of `inputs`, and again for the gradient, so that
-    no more than those of a few layers are in memory at any time. The gradient is
-    scattered in float32 (Rajbhandari et al. 2020, §5.3; Zhao et al. 2023, §3).
-
-    Args:
-        after: gather once this is computed.
-        axis: of the kernel, over which it is sharded.
-        keep: do not gather again for the gradient. With rematerialisation of layers,
-            this product itself is computed again there; the heads keep theirs.
+    The kernel is gathered once `after` is computed, in the dtype of `inputs`, and again
+    for the gradient, so that no more than those of a few layers are in memory at any
+    time. With `keep` it is not: with rematerialisation of layers, this product itself
+    is computed again there; the heads keep theirs. The gradient is scattered in float32
+    (Rajbhandari et al. 2020, §5.3; Zhao et al. 2023, §3).
     """
     return inputs @ gather_after(shard, after, axis, inputs.dtype)
 

@@ -32,13 +32,9 @@ def chosen_config(
 ) -> FinetuneConfig:
     """Return the configuration with a model to start from, and what to learn from.
 
-    Args:
-        config: or the name of a task, as `bert-jax finetune` takes it.
-        sources: for `train`, `validation` and `test` of `data` the name of a file, or
-            rows in memory; None: as in the configuration.
-
-    Raises:
-        ValueError: there is no such task, or a source is none of these.
+    `config` may be the name of a task. Each of `train`, `validation` and `test` in
+    `sources` is the name of a file, or rows in memory; None: as in the configuration.
+    Raise ValueError if there is no such task, or a source is none of these.
     """
     config = given_config(config, FinetuneConfig, finetuning_config)
     given = {n: named_source(s, n) for n, s in sources.items() if s is not None}
@@ -59,13 +55,9 @@ def with_fingerprints(
 ) -> ExamplesConfig:
     """Return the settings with the fingerprints of the examples.
 
-    Args:
-        train: the training examples as they were read.
-        splits: the examples with the labels of the model.
-        recorded: the fingerprint that a configuration has of them; "": none.
-
-    Raises:
-        ValueError: they have another than the configuration.
+    `train` are the training examples as they were read, `splits` all with the labels of
+    the model. Raise ValueError if a configuration has another fingerprint of them,
+    `recorded`.
     """
     own = fingerprint(train, data.fingerprint)
     require(

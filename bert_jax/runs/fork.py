@@ -93,13 +93,8 @@ def read_run_config(source: str | os.PathLike[str], step: int) -> RunConfig:
     """Return the configuration with which a run reached a checkpoint.
 
     It is a `PretrainConfig` or a `FinetuneConfig`. A later `--extend` does not count.
-
-    Args:
-        source: the workdir of the run.
-
-    Raises:
-        FileNotFoundError: it is no workdir, or has no complete checkpoint of `step`.
-        ValueError: its configuration is damaged, or of another kind.
+    Raise FileNotFoundError if `source` is no workdir with a complete checkpoint of
+    `step`, ValueError if its configuration is damaged, or of another kind.
     """
     workdir = open_directory(source)
     config = _saved_config(workdir, step)

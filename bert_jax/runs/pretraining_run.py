@@ -75,18 +75,12 @@ class PretrainingRun:
 def config_at_step(
     workdir: epath.Path, values: JsonObject, step: int
 ) -> PretrainConfig:
-    """Return what decided the rows and masks of a step.
+    """Return what decided the rows and masks of the step after `step` others.
 
-    A fork may have changed the masking, and `--extend` the number of steps; config.json
-    has the values of today, and in its history the earlier ones. Optimizer, mesh and
-    profile, which decide neither rows nor masks, are those of the class.
-
-    Args:
-        values: the content of config.json.
-        step: the number of steps done before.
-
-    Raises:
-        ValueError: config.json is damaged.
+    A fork may have changed the masking, and `--extend` the number of steps;
+    config.json, with these `values`, has those of today, and in its history the earlier
+    ones. Optimizer, mesh and profile, which decide neither rows nor masks, are those of
+    the class. Raise ValueError if config.json is damaged.
     """
     try:
         values = {**values, "model": dict(values["model"])}
@@ -124,11 +118,8 @@ class OtherDatasetError(ValueError):
 def open_dataset_of_run(data: DataConfig, path: str = "") -> Dataset:
     """Open the dataset of a pretraining run; its checksums are not compared.
 
-    Args:
-        path: where it is now; "": where the run found it.
-
-    Raises:
-        OtherDatasetError: by its manifest it has another content.
+    It is at `path`, or where the run found it. Raise OtherDatasetError if by its
+    manifest it has another content.
     """
     place = path or data.path
     dataset = open_dataset(place)
@@ -141,15 +132,11 @@ def open_dataset_of_run(data: DataConfig, path: str = "") -> Dataset:
 
 
 def open_run(workdir: str, dataset_path: str = "") -> PretrainingRun:
-    """Open a pretraining run.
+    """Open a pretraining run, whose dataset is now at `dataset_path` or where it was.
 
-    Args:
-        dataset_path: where the run's dataset is now; "": where the run found it.
-
-    Raises:
-        FileNotFoundError: there is no run, or the dataset is gone.
-        ValueError: the run has no checkpoint or is of another kind, or the dataset is
-            another than the run's.
+    Raise FileNotFoundError if there is no run, or the dataset is gone; ValueError if
+    the run has no checkpoint or is of another kind, or the dataset is another than the
+    run's.
     """
     directory = open_directory(workdir)
     step, problems = latest_verified_step(directory / CHECKPOINTS)

@@ -34,11 +34,7 @@ class Callbacks:
     """The callbacks of a run, in order."""
 
     def __init__(self, callbacks: Sequence[Callback]):
-        """Take the callbacks.
-
-        Raises:
-            TypeError: one is no `Callback`.
-        """
+        """Take the callbacks; raise TypeError if one is no `Callback`."""
         for callback in callbacks:
             if not isinstance(callback, Callback):
                 raise TypeError(

@@ -34,10 +34,8 @@ def compared_gradient(
 ) -> tuple[Params, Sums]:
     """Return the gradient and the sums over the rows of one batch shard.
 
-    Args:
-        prepare: gathers parameters, and stops the gradient of frozen ones.
-        axes: the mesh axes over which the batch is sharded.
-        inputs: without fixed parameters, since such a task has no teacher.
+    `prepare` gathers parameters, and stops the gradient of frozen ones; the batch is
+    sharded over `axes`. The inputs have no fixed parameters, as there is no teacher.
     """
     assert not inputs.fixed
     params, (mask_key, dropout_key) = inputs.params, inputs.keys

@@ -166,11 +166,8 @@ def make_gradient(
 ) -> Gradient:
     """Return the function that computes the gradient over the global batch.
 
-    Args:
-        freeze: stops the gradient of frozen parameters.
-        shardings: of each parameter.
-        microbatches: the number of parts in which each device processes its rows; each
-            part on each device has dropout of its own.
+    `freeze` stops the gradient of frozen parameters. Each device processes its rows in
+    `microbatches` parts, each of which has dropout of its own.
     """
     partitions = gather_specs(shardings, mesh)
     fixed_partitions = gather_specs(tree_shardings(mesh, task.fixed_params), mesh)

@@ -224,14 +224,10 @@ class RunLock:
 def run_lock(workdir: epath.Path) -> Iterator[Callable[[], None]]:
     """Hold the lock of a workdir, on the primary process; a barrier on the others.
 
-    A missing workdir is made, and removed again if it is empty at the end.
-
-    Yields:
-        `RunLock.check` on the primary process, a no-op on the others.
-
-    Raises:
-        ValueError: another run holds the lock, or the workdir is a file.
-        OSError: the workdir cannot be written.
+    A missing workdir is made, and removed again if it is empty at the end. Yields
+    `RunLock.check` on the primary process, a no-op on the others. Raise ValueError if
+    another run holds the lock, or the workdir is a file; OSError if it cannot be
+    written.
     """
     lock: RunLock | None = None
     made: list[epath.Path] = []

@@ -98,8 +98,7 @@ class TensorBoard(Logger):
     def __init__(self, directory: epath.Path, first_step: int) -> None:
         """Begin a file that hides the points after `first_step` of earlier files.
 
-        Raises:
-            ModuleNotFoundError: tensorboardX is not installed.
+        Raise ModuleNotFoundError if tensorboardX is not installed.
         """
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import SessionLog

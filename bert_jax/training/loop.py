@@ -307,9 +307,8 @@ class _TrainingRun:
 def fit(run: Run[RunConfig]) -> dict[str, float]:
     """Train in `run.workdir`, whose files are written, up to `config.num_steps`.
 
-    Returns:
-        The scores over the validation rows after the last step, which `patience` may
-        make an earlier one.
+    Return the scores over the validation rows after the last step, which `patience` may
+    make an earlier one.
 
     Raises:
         InterruptedRun: a process received SIGTERM or SIGINT; a complete checkpoint was
@@ -358,11 +357,9 @@ def announce_compilation(
 ) -> Callable[P, ResultT]:
     """Return `step`, which calls `announce` around its compilations.
 
-    Args:
-        step: a jitted function whose last argument is a batch. Its first call with
-            batches of a shape compiles it, or reads the program from the cache.
-        what: its name in the message, such as "the training step".
-        announce: returns a context that tells the user what the run waits for.
+    The last argument of the jitted `step` is a batch. Its first call with batches of a
+    shape compiles it, or reads the program from the cache. `what` is its name in the
+    message, such as "the training step".
     """
     compiled: set[tuple[tuple[int, ...], ...]] = set()
 

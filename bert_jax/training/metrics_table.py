@@ -53,11 +53,7 @@ class MetricsTable:
     def lines(
         self, step: int, split: str, scalars: Mapping[str, float], note: str = ""
     ) -> Iterator[str]:
-        """Yield a row, and before it the headings where they are due.
-
-        Args:
-            note: stands after the scalars.
-        """
+        """Yield a row, which ends in `note`, after the headings where they are due."""
         cells = {
             heading: format(value, kind) if math.isfinite(value) else "–"
             for name, value in without_repeats(scalars).items()

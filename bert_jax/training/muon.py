@@ -115,13 +115,10 @@ def muon(
 ) -> optax.GradientTransformationExtraArgs:
     """Clip by global norm, then take Muon's direction for kernels of layers.
 
-    On a non-finite gradient the moments keep their old values.
-
-    Args:
-        adam: the transformation of all other parameters.
-        mesh: the devices that share the work; None: one device.
-        dtype: of the iteration's products; None: that of the kernels. The directions
-            are only near orthogonal, so that bfloat16 serves (Jordan et al. 2024).
+    On a non-finite gradient the moments keep their old values. `adam` is for all other
+    parameters; the devices of `mesh` share the work. The products of the iteration are
+    of `dtype`, by default that of the kernels; as the directions are only near
+    orthogonal, bfloat16 serves (Jordan et al. 2024).
     """
 
     def init(params: Params) -> MuonState:

@@ -60,11 +60,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     """
 
     def __init__(self, workdir: epath.Path, first_step: int, config: RunConfig) -> None:
-        """Open the files of a run at `first_step`, and drop the lines after it.
-
-        Raises:
-            ModuleNotFoundError: the package of a logger is not installed.
-        """
+        """Open the files of a run at `first_step`, and drop the lines after it."""
         for name in (METRICS, EXAMPLES):
             # A line of step 0 is of the run's start, which a new run writes again.
             keep_lines_until(workdir / name, first_step or -1)
@@ -106,11 +102,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     def write(
         self, step: int, split: str, scalars: Mapping[str, float], note: str = ""
     ) -> None:
-        """Write a line of `metrics.jsonl`, hand it to the loggers, and show it.
-
-        Args:
-            note: shown after the scalars.
-        """
+        """Write a line of `metrics.jsonl`, hand it to the loggers, and show it."""
         finite = {k: v if math.isfinite(v) else None for k, v in scalars.items()}
         line = {"step": step, "split": split}
         require(not line.keys() & finite.keys(), "A score is named step or split.")

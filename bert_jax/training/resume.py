@@ -109,11 +109,8 @@ def find_resume(workdir: epath.Path) -> Resume | None:
     """Find what the run in `workdir` resumes from; None if it has no checkpoint yet.
 
     A run that was killed in its first save has a step directory, but no checkpoint.
-
-    Raises:
-        DamagedError: there are checkpoints, and none can be verified.
-        ValueError: the configuration in the workdir cannot be read, or the directory
-            is of something else: a dataset, a model.
+    Raise DamagedError if there are checkpoints, and none can be verified, ValueError if
+    the configuration cannot be read, or the directory is of something else.
     """
     step, problems = latest_verified_step(workdir / CHECKPOINTS)
     if step is None:

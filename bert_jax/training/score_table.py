@@ -100,9 +100,7 @@ def _table(
 ) -> list[str]:
     """Return lines: titles, and a column for each of `_PARTS` that a score has.
 
-    Args:
-        rows: a title, and the values of a score.
-        name: of the score that all rows are of; "": the titles are the names.
+    A row has a title, and the values of the score `name`; "": of the title's.
     """
     parts = [p for p in _PARTS if any(f"{p}mean" in values for _, values in rows)]
     cells = [[heading, *(_PARTS[part] for part in parts)]]

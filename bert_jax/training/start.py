@@ -46,12 +46,9 @@ def starting_state(run: Run[RunConfig], checkpoints: Checkpoints) -> TrainState:
     """Return the state before the next step.
 
     If the run has a checkpoint, restore the latest. Else take the state or the
-    parameters from its source, or initialize them randomly.
-
-    Raises:
-        ValueError: a parameter of the source or of the checkpoint is not finite.
-        RuntimeError: `config.init_from` names a model, but there is neither a source
-            nor a checkpoint of the run.
+    parameters from its source, or initialize them randomly. Raise ValueError if one of
+    them is not finite, RuntimeError if `config.init_from` names a model, but there is
+    neither a source nor a checkpoint of the run.
     """
     config, source = run.config, run.source
     is_random = getattr(config, "from_scratch", False) or not config.init_from

@@ -232,14 +232,9 @@ def make_eval_step(task: Task, mesh: Mesh, state_shardings: TrainState) -> EvalS
 
 
 def check_objective(task: Task, params: Params, batch: Batch | DeviceBatch) -> None:
-    """Check, by shapes alone, that `evaluate` and `count` name all of `objective`.
+    """Raise ValueError unless `evaluate` and `count` name all of `objective`.
 
-    Args:
-        params: parameters or their shapes, with the fixed ones.
-        batch: a host's batch.
-
-    Raises:
-        ValueError: a name is missing.
+    The parameters, with the fixed ones, may be shapes; the batch is a host's.
     """
     sums, _ = jax.eval_shape(task.evaluate, params, batch)
     counts = jax.eval_shape(
@@ -288,14 +283,8 @@ def evaluate(
     """Return the scores over the validation rows, or None if there are none.
 
     Each row counts once. The sums stay on the devices until the last batch, so that
-    batches need not wait for each other.
-
-    Args:
-        stop_signal: called before each batch; returns the same number on all processes.
-            A number other than 0 ends the evaluation.
-
-    Raises:
-        StopRequested: `stop_signal` returned a number other than 0.
+    batches need not wait for each other. `stop_signal` is called before each batch; if
+    it returns a number other than 0, on all processes, StopRequested is raised.
     """
     sums: list[Sums] = []
     outputs = []
