@@ -1,6 +1,5 @@
 """Average the parameters of several checkpoints of a run (Izmailov et al. 2018)."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,8 +59,7 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
     for name, total in means.items():
         means[name] = (total / len(paths)).astype(np.float32)
     receipt = {"source": str(workdir), "mean_of": entries}
-    params = unflatten_dict(means, sep="/")
-    mean = dataclasses.replace(last, params=params)
+    mean = last.changed(unflatten_dict(means, sep="/"))
     write_checkpoint(mean, receipt, output, finetuning_run_config(last))
     count = sum(leaf.size for leaf in means.values())
     return (
@@ -80,7 +78,7 @@ def _sum_up(
     for path in paths:
         before, model = model, load_pretrained(str(path))
         leaves = flatten_dict(model.params, sep="/")
-        model = dataclasses.replace(model, params={})
+        model = model.changed({})
         if before is None:
             sums = {name: leaf.astype(np.float64) for name, leaf in leaves.items()}
         else:

@@ -94,13 +94,11 @@ def _open(
     )
     check_widths(config.mesh, model.config, "the teacher's ")
     config = _with_fingerprint(config, model, resume)
-    own = dataclasses.replace(
-        model.config,
-        dtype=config.model.dtype,
-        attention_kernel=config.model.attention_kernel,
-        remat="none",
+    kernel, dtype = config.model.attention_kernel, config.model.dtype
+    own = model.changed(
+        model.params, dtype=dtype, attention_kernel=kernel, remat="none"
     )
-    return Teacher(own, model.params), config
+    return Teacher(own.config, model.params), config
 
 
 def pretraining_teacher(
