@@ -370,14 +370,9 @@ def announce_compilation(
         if shapes in compiled:
             return step(*args, **kwargs)
         compiled.add(shapes)
-        with announce(f"compiling {what} for {_describe(batch)}"):
+        rows, *inner = max((array.shape for array in batch.values()), key=len)
+        size = f"{rows} rows of {' × '.join(map(str, inner))}".removesuffix(" of ")
+        with announce(f"compiling {what} for {size}"):
             return step(*args, **kwargs)
 
     return call
-
-
-def _describe(batch: DeviceBatch) -> str:
-    """Return the size of a batch, such as "32 rows of 128"."""
-    shape = max((array.shape for array in batch.values()), key=len)
-    inner = " × ".join(map(str, shape[1:]))
-    return f"{shape[0]} rows of {inner}" if inner else f"{shape[0]} rows"
