@@ -223,7 +223,10 @@ def asks(words: Sequence[str]) -> bool:
 
 
 def print_help(verb: str, words: Sequence[str]) -> None:
-    """Print the help of a verb, or of the task or configuration that follows it."""
+    """Print the help of a verb, or of the task or configuration that follows it.
+
+    Raise UsageError if there is none such, ValueError if a configuration file fails.
+    """
     is_named = verb in _FIRST and words[0] != "help" and not words[0].startswith("-")
     subject = subject_of(verb, words[0] if is_named else "")
     if HELP_ALL in words:
@@ -244,7 +247,10 @@ def print_help(verb: str, words: Sequence[str]) -> None:
 
 
 def subject_of(verb: str, name: str = "") -> HelpSubject:
-    """Return the subject of a verb, or of a task or configuration of it."""
+    """Return the subject of a verb, or of a task or configuration of it.
+
+    Raise UsageError if there is none such, ValueError if a configuration file fails.
+    """
     options_class, default = VERBS[verb].load(VERBS[verb].options), None
     if name:
         default = options_class(config=VERBS[verb].load("default_config")(name))

@@ -226,7 +226,10 @@ def read_with_checkpoint(
 def with_other_files(
     data: ExamplesConfig, arguments: Sequence[str], verb: str
 ) -> ExamplesConfig:
-    """Return the settings without the files that others are given for."""
+    """Return the settings without the files that others are given for.
+
+    Raise ValueError if more than one argument names what to use.
+    """
     places = ["--data.validation", "--data.test", "--data.path"]
     places += ["--input"] * (verb == "evaluate")
     values = {name: option_value(arguments, name) for name in places}
@@ -285,7 +288,10 @@ def evaluate(options: EvaluateOptions) -> None:
 
 
 def directory_and_page(outputs: tuple[str, ...]) -> tuple[str, str]:
-    """Return the directory and the page among the outputs of `evaluate`, or ""."""
+    """Return the directory and the page among the outputs of `evaluate`, or "".
+
+    Raise UsageError if there are two of either.
+    """
     pages = [o for o in outputs if not writes_directory(o) and not Path(o).is_dir()]
     directories = [output for output in outputs if output not in pages]
     for kind, places in ("a page", pages), ("a directory", directories):

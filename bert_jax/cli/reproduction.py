@@ -94,7 +94,7 @@ def reproduce(options: ReproduceOptions) -> None:
 
 
 def is_confirmed() -> bool:
-    """Ask on the terminal whether to start; the end of input is a no."""
+    """Ask whether to start; the end of input is a no. UsageError without a terminal."""
     if not sys.stdin.isatty():
         raise UsageError("Nothing was started; pass --yes to start without asking.")
     with contextlib.suppress(EOFError):

@@ -67,7 +67,10 @@ def with_named_rates(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
 
 
 def start(options: StartOptions) -> bool:
-    """Set JAX up, and connect the processes; return whether this is the primary one."""
+    """Set JAX up, and connect the processes; return whether this is the primary one.
+
+    Raise UsageError if there is no workdir, or an option is of a dry run.
+    """
     if options.verbose:
         raise UsageError("--verbose needs --dry-run.")
     if not options.workdir:

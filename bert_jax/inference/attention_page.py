@@ -63,7 +63,11 @@ def attention_page(
 def write_attention_page(
     models: Mapping[str, Predictor], text: str, path: Path, max_bytes: int = MAX_BYTES
 ) -> None:
-    """Write a page of the attention of loaded models, side by side, by their names."""
+    """Write a page of the attention of loaded models, side by side, by their names.
+
+    It has at most `max_bytes` probabilities. Raise ValueError if the text is too long
+    for a model or for a page, OSError if the page cannot be written.
+    """
     require_output_file(path, SUFFIX)
     require_text("attention", text)
     lengths = [len(bert.tokenizer.encode(text).ids) + 2 for bert in models.values()]

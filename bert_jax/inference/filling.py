@@ -24,7 +24,8 @@ def filled_texts(
     """Yield what the model at `path` fills in each text: lines to read, or JSON.
 
     Without texts, they are the lines of standard input that are not blank. `report`
-    takes a line on each text that has no mask or is too long.
+    takes a line on each text that has no mask or is too long. Raise ValueError if the
+    model fills no masks.
     """
     bert = load(path)
     bert.fill_mask([], top_k=top_k)  # may refuse the model, before a text is typed

@@ -13,7 +13,7 @@ _HEADER_BYTES = 128
 def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
     """Write arrays [N, width] as the rows of one .npy file, float32, atomically.
 
-    One part at a time is in memory.
+    One part at a time is in memory. Raise OSError if the file cannot be written.
     """
     num_rows = 0
     with atomic_file(path) as temporary:

@@ -111,7 +111,10 @@ def counted(names: Sequence[str], what: str) -> str:
 
 
 def read_judgements(path: Path) -> Relevance:
-    """Return the grades of BEIR's three columns, or of the four of TREC."""
+    """Return the grades of BEIR's three columns, or of the four of TREC.
+
+    Raise ValueError if a line has another form, or judges a document again.
+    """
     relevance: Relevance = {}
     for number, fields in _fields(path):
         if number == 1 and fields[-1] == "score":
@@ -137,7 +140,10 @@ def read_judgements(path: Path) -> Relevance:
 
 
 def read_run(path: Path) -> Rankings:
-    """Return the lists of TREC's run file: query, Q0, document, rank, score, name."""
+    """Return the lists of TREC's run file: query, Q0, document, rank, score, name.
+
+    Raise FileNotFoundError without a file, ValueError for another form or a repetition.
+    """
     require_file(path, "name a run file of TREC's form.")
     rankings: Rankings = {}
     for number, fields in _fields(path):

@@ -66,6 +66,7 @@ class RowPredictor:
     """A fine-tuned model, placed on the device, and what a request wants of it."""
 
     def __init__(self, request: Request) -> None:
+        """Load the model; ValueError if not fine-tuned, or a setting does not fit."""
         require_batch_size(request.batch_size)
         self.request = request
         self.model = load_pretrained(request.checkpoint).placed()
@@ -99,7 +100,8 @@ class RowPredictor:
         """Yield chunks of predictions, in the order of the rows, after copied columns.
 
         A field of the prediction whose name a copied column has, gets the prefix
-        `predicted_`. A damaged row has null in each field, if it may be left out.
+        `predicted_`. A damaged row has null in each field, if it may be left out;
+        raise ValueError if it may not, or all rows are damaged. `errors` counts them.
         """
         entries: list[tuple[JsonObject, Example | None]] = []
         nothing: Prediction | None = None
@@ -190,7 +192,9 @@ def prediction_rows(
     """Yield chunks of predictions for the rows of a request's source.
 
     A file is checked before anything is computed. The lines of standard input are not,
-    since they may come one by one. `tell` takes lines that say how far it is.
+    since they may come one by one. `tell` takes lines that say how far it is; `kind` is
+    the suffix of the output. Raise ValueError if the model is not fine-tuned, a row
+    cannot be used and may not be left out, or none can be used.
     """
     predictor, source = RowPredictor(request), request.source
     errors, num_rows = RowErrors(display_name(source)), 0

@@ -55,7 +55,10 @@ def similarities(
     second: Float[np.ndarray, "B _"],
     similarity: Similarity = "cosine",
 ) -> Float[np.ndarray, "A B"]:
-    """Return the cosine or the dot product of each two vectors, in float32."""
+    """Return the cosine or the dot product of each two vectors, in float32.
+
+    Raise ValueError if they are not equally long, or one holds NaN or infinity.
+    """
     require_same_width({"a": first.shape[1], "b": second.shape[1]})
     a, b = jax.device_put((_finite("a", first), _finite("b", second)))
     return np.asarray(_compare(_prepare(a, similarity), b, similarity))

@@ -42,7 +42,10 @@ def text_search_lines(
 ) -> Iterator[str]:
     """Yield for each query the query, and its nearest texts: similarity, row, text.
 
+    Raise FileNotFoundError without a model, ValueError where `Predictor.search` does.
+
     Args:
+        model: a path or a name.
         texts: the texts to search, by the numbers of their rows.
         prompts: of the queries and of the texts; None: the model's.
     """

@@ -58,7 +58,8 @@ def most_probable(
 ) -> list[Prediction]:
     """Return predictions with the k most probable classes alone, the best first.
 
-    Of equally probable ones the first stays; with k=0 all stay.
+    Of equally probable ones the first stays; with k=0 all stay. Raise ValueError if `k`
+    is below 0, or the model has no classes of texts.
     """
     require_top_k(model, k)
     if not k:

@@ -114,12 +114,11 @@ class Embedder:
         batch_size: int,
         progress: bool = False,
     ) -> list[Float[np.ndarray, "_ D"]]:
-        """Return vectors as they are, and embed texts; all is checked before.
+        """Return vectors as they are, and embed texts; ValueError if widths differ.
 
-        Args:
-            sides: by the name of an argument: texts or vectors; the prompt of texts, a
-                text or a name; and for a prompt of None the names of prompts of which
-                the first is taken that the model has.
+        All is checked before. `sides` has by the name of an argument: texts or vectors;
+        the prompt of texts, a text or a name; and for a prompt of None the names of
+        prompts of which the first is taken that the model has. `progress` prints lines.
         """
         checked: list[tuple[str, Any, str | None]] = []
         widths = {}

@@ -95,7 +95,8 @@ def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
     """Return the scheme in which the fewest of the tags would be written differently.
 
     If several schemes are equal, the first in SCHEMES. Published files are not
-    consistent: those of the shared task of 2003 are IOB1, with a few B after O.
+    consistent: those of the shared task of 2003 are IOB1, with a few B after O. Raise
+    ValueError if a tag is invalid.
     """
 
     def num_mismatches(scheme: Scheme) -> int:

@@ -120,7 +120,7 @@ def require_report_file(page: Path) -> None:
 def write_report(report: JsonObject, page: Path) -> list[Path]:
     """Write a report as a web page, and as JSON beside it; return both paths.
 
-    The errors are those of `require_report_file`.
+    Raise ValueError unless `page` ends in .html, OSError if a file cannot be written.
     """
     require_report_file(page)
     values = page.with_suffix(JSON_SUFFIX)

@@ -130,7 +130,7 @@ def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
 
 
 def read_text(path: Path) -> str:
-    """Return a file's text, without a byte order mark; errors as of `decode`."""
+    """Return a file's text, less a byte order mark; ValueError if it is not UTF-8."""
     with open_file(str(path)) as file:
         return decode(file.read(), path).removeprefix("\ufeff")
 

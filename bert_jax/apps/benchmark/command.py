@@ -45,7 +45,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
-    """Build the options of the benchmark that the arguments name."""
+    """Build the options of the benchmark that the arguments name.
+
+    Raise UsageError for an argument that cannot be read, ValueError for a wrong value.
+    """
     parser = Parser(prog="python -m bert_jax.benchmark")
     commands = parser.add_subparsers(dest="what", required=True)
     for name, (options_class, _) in WHAT.items():

@@ -31,7 +31,11 @@ _MIB = 1 << 20
 
 
 def benchmark_compile(options: CompileOptions) -> Figures:
-    """Compile the step for a topology; return memory, collectives and time."""
+    """Compile the step for a topology; return memory, collectives and estimated time.
+
+    Raise ValueError if the topology is not known, its compiler is not installed, or the
+    mesh does not fit it.
+    """
     topology = parse_topology(options.topology)
     devices = devices_of(topology)
     rows = options.batch_size * len(devices) // options.tensor
@@ -57,9 +61,8 @@ def compile_step(
 ) -> Figures:
     """Compile the step of a configuration for a topology, and batches like this one.
 
-    Args:
-        kept: figures of an earlier call, which are returned if they are of the same
-            program and compiler.
+    `kept`, figures of an earlier call, are returned if they are of the same program and
+    compiler. Raise ValueError if it is not installed, or the mesh does not fit.
     """
     devices = devices_of(topology)
     cpu_start = time.process_time()

@@ -94,7 +94,7 @@ class TorchProcess:
         return answer
 
     def wait_until_ready(self) -> None:
-        """Wait until its first step, with any compiling, is done."""
+        """Wait for its first step, compiling included; RuntimeError if it failed."""
         self.figures |= self._request(self._job)
 
     def time_steps(self, steps: int) -> float:

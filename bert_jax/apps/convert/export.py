@@ -51,7 +51,12 @@ def export_huggingface(
     license: str = "",
     language: str | Sequence[str] = (),
 ) -> tuple[tuple[Leaf, ...], Comparison, TokenizerDifferences]:
-    """Write a model for transformers atomically.
+    """Write a model for transformers atomically, to a directory that is new or empty.
+
+    `source` is a model, or a path for `load_pretrained`. `license` and the codes of
+    `language` are for its card; if empty, those of the model that it was made of.
+    Raise FileNotFoundError if there is no model, FileExistsError if `output` has files,
+    ValueError if the model is damaged, or transformers does not support it.
 
     Returns:
         The target of each parameter, the differences of transformers' outputs, and

@@ -22,7 +22,10 @@ MAX_POSITIONS = 1 << 20
 
 
 def read_words(path: str) -> list[str]:
-    """Return the words of a file, one per line; blank lines are skipped."""
+    """Return the words of a file, one per line; blank lines are skipped.
+
+    Raise ValueError if there are none, or the file is not UTF-8.
+    """
     try:
         lines = epath.Path(path).read_bytes().decode().splitlines()
     except UnicodeDecodeError as error:
@@ -40,7 +43,9 @@ def read_words(path: str) -> list[str]:
 def split_words(words: Sequence[str], tokenizer: Tokenizer) -> dict[str, list[int]]:
     """Return the ids of the pieces of each word, by the word after normalization.
 
-    Words that are a single token already are left out.
+    Words that are a single token already are left out. Raise ValueError if the
+    vocabulary is not WordPiece or has added tokens, or a word is several words to the
+    tokenizer, too long, or has characters that the vocabulary lacks.
     """
     if tokenizer.kind != "wordpiece":
         raise ValueError(
@@ -97,7 +102,10 @@ def add_words(model: Model, pieces: dict[str, list[int]]) -> Model:
 
 
 def add_positions(model: Model, num_positions: int) -> Model:
-    """Return the model with copies of its positions (Beltagy et al. 2020, §5)."""
+    """Return the model with copies of its positions (Beltagy et al. 2020, §5).
+
+    Raise ValueError if it has as many already, or they are over `MAX_POSITIONS`.
+    """
     old = model.config.max_position_embeddings
     if not old < num_positions <= MAX_POSITIONS:
         raise ValueError(

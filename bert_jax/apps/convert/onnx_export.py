@@ -47,6 +47,11 @@ def export_onnx(
 ) -> tuple[tuple[str, ...], Comparison, TokenizerDifferences]:
     """Write a model as ONNX atomically, with its tokenizer and a README.
 
+    `source` is a model, or a path for `load_pretrained`; `output` is new or empty.
+    Raise FileNotFoundError if there is no model, FileExistsError if `output` has files,
+    ValueError if the model is damaged, its vocabulary has no `tokenizer.json`, its
+    vectors leave out a prompt, or onnx is missing.
+
     Returns:
         The names of the outputs, the differences that ONNX Runtime's outputs have, and
         those of the tokenizer.

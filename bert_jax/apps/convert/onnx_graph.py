@@ -101,7 +101,8 @@ class Graph:
     ) -> None:
         """Write the model to `model.onnx`, and check that file.
 
-        Parameters of more than `max_inline_bytes` are in `model.onnx_data`.
+        Parameters of more than `max_inline_bytes` are in `model.onnx_data`. Raise
+        OSError if the disk is full.
         """
         import onnx
 

@@ -36,7 +36,10 @@ class Origin:
     """A model of the hub, as OWNER/NAME."""
 
     def stated(self, license: str, languages: str | Sequence[str]) -> "Origin":
-        """Return the origin with what the user states, where it is not empty."""
+        """Return the origin with what the user states, where it is not empty.
+
+        Raise ValueError if it is not a name of a licence or a code of a language.
+        """
         if license and not re.fullmatch(_LICENSE, license):
             raise ValueError(
                 f"license={license!r} is not a name of a licence at the hub, such as "

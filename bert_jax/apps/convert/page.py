@@ -50,6 +50,10 @@ def export_page(
 ) -> str:
     """Write a page that fills masks by a model; return a summary.
 
+    Raise FileNotFoundError if there is no model or no checkpoint of a step, OSError if
+    the page cannot be written, ValueError if a checkpoint is damaged, a step is given
+    twice, or the page cannot compute the model or would be too large.
+
     Args:
         source: a model, or a path for `load_pretrained`; with `steps`, the workdir of
             a run.

@@ -58,7 +58,10 @@ def keep_layers(model: Model, layers: Sequence[int]) -> Model:
 def shrink(source: str, layers: Sequence[int], output: epath.Path) -> str:
     """Write some layers of `source` as a checkpoint; return a summary.
 
-    `conversion.json` names the source of each layer and the files of the model.
+    `layers` are those to keep, counted from 0, in increasing order. `conversion.json`
+    names the source of each layer and the files of the model. Raise ValueError if
+    `layers` are not layers of the model in order, or are all of them; FileExistsError
+    if `output` exists and is not an empty directory.
     """
     require_new(output)
     model = load_pretrained(source)

@@ -74,6 +74,9 @@ def export_stablehlo(
 ) -> tuple[str, ...]:
     """Write a model's program, its parameters and a loader atomically.
 
+    Raise FileNotFoundError if there is no model, FileExistsError if `output` has files,
+    ValueError if the model is damaged or takes no such size, or flatbuffers is missing.
+
     Args:
         source: a model, or a path for `load_pretrained`.
         output: a directory that is new or empty.

@@ -109,7 +109,7 @@ def demo(
 ) -> None:
     """Make corpus, vocabulary, dataset and models under `workdir`, and print scores.
 
-    A second call keeps what is finished there, and resumes what is not.
+    A second call resumes. Raise ValueError or OSError if `workdir` cannot be written.
     """
     require_writable(local_output(workdir, "workdir"))
     root, start = Path(workdir), time.monotonic()

@@ -45,10 +45,13 @@ def dry_run(
 
     No run is started, and no workdir is written. A few steps are measured, with a batch
     of the longest rows. Of several runs, all but their number is said of the first.
+    Raise ValueError where `finetune` does.
 
     Args:
         verbose: yield also each tensor, and the compiler's figures.
         workdir: of the run, which the configuration must fit; "": a new one.
+        extend: allow other steps, or another learning rate, than it had.
+        seeds: runs of each setting, which with `sweep` are those of the grid.
     """
     with tempfile.TemporaryDirectory() as directory:
         new = epath.Path(directory)

@@ -37,14 +37,17 @@ def dry_run(
     """Yield lines on what `pretrain` would cost and do; no run is started.
 
     A few steps are measured on this machine's devices, unless `devices` or `topology`
-    names others.
+    names others. Raise ValueError where `pretrain` does, or if JAX has started with
+    fewer devices.
 
     Args:
         devices: compile the step for this many devices, and report its memory; 0: no.
         memory_gib: the memory of each device; if it is too little, report what would
             fit. 0: unknown, or that of `topology`.
+        extend: allow other steps, or another learning rate, than the run had.
         topology: compile the step for these accelerators, which need not be present;
             a name for `parse_topology`. Call `configure_topology` before JAX starts.
+        named_shape: options of the model's shape, as those of `pretrain`.
         verbose: yield also each tensor, the compiler's figures and the first rows.
     """
     target = parse_topology(topology) if topology else None

@@ -126,7 +126,10 @@ class ExperimentInputs:
             shutil.rmtree(name, ignore_errors=True)
 
     def make(self, kinds: Iterable[str], vocab_size: int, length: int) -> None:
-        """Write what is not there yet: corpus, tasks, vocabulary and rows."""
+        """Write what is not there yet: corpus, tasks, vocabulary and rows.
+
+        Raise ValueError for unusable text, OSError for a missing file or full disk.
+        """
         has_libraries = any(task.name == LIBRARIES for task in self.tasks)
         if (not self.text or has_libraries) and not self.corpus.exists():
             write_corpus(self.corpus)
@@ -156,7 +159,8 @@ def parse_task(text: str, root: Path) -> TaskFiles:
     """Return the task that an option names: `libraries`, or NAME=TRAIN,TEST.
 
     Files that end in .csv, .tsv or .jsonl, also packed, have the columns text, or
-    text_a and text_b, and label; others are sentences to tag.
+    text_a and text_b, and label; others are sentences to tag. Raise ValueError for an
+    option of another form, FileNotFoundError if a file is missing.
     """
     if text == LIBRARIES:
         train, test = (str(root / LIBRARIES / f"{split}.csv") for split in SPLITS)

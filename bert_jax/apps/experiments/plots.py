@@ -23,7 +23,10 @@ def require_matplotlib() -> None:
 
 
 def write_plots(summary: Summary, budget: Budget, directory: Path) -> list[Path]:
-    """Write `plot.png` and `plot.svg`; return their paths."""
+    """Write `plot.png` and `plot.svg`; return their paths.
+
+    Raise ModuleNotFoundError if matplotlib is not installed.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

@@ -122,6 +122,9 @@ def make_plan(
 ) -> ReproductionPlan:
     """Return what an experiment would do; nothing is written.
 
+    Raise FileNotFoundError if a file is missing, FileExistsError if `root` has other
+    files, ValueError if an option is invalid, or `root` has another experiment.
+
     Args:
         root: the local directory of all its files.
         text: files to pretrain on; none: the embedded corpus.
@@ -313,7 +316,10 @@ def _matrix_product_flops(dtype: str, size: int = 512, repeats: int = 8) -> floa
 def budget_of(
     name: str, flops: float = 0.0, seeds: int = 0, microbatches: int = 1
 ) -> Budget:
-    """Return a budget by its name, with another number of FLOPs or seeds if given."""
+    """Return a budget by its name, with another number of FLOPs or seeds if given.
+
+    Raise ValueError if there is no such budget, or a number is negative.
+    """
     require(name in BUDGETS, f"budget={name!r:.40} must be {', '.join(BUDGETS)}.")
     require(flops >= 0 and math.isfinite(flops), f"flops={flops} must be at least 0.")
     require(seeds >= 0, f"seeds={seeds} must be at least 0.")

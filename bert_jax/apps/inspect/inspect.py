@@ -34,6 +34,9 @@ _NO_CHECKSUMS = "no sha256 of these files is recorded: none was compared"
 def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     """Lines that describe what `path` holds.
 
+    Raise FileNotFoundError if nothing is there, DamagedError if a file is damaged or
+    missing, ValueError if `path` is of no such kind.
+
     Args:
         path: a dataset, a workdir, a checkpoint, a directory of Hugging Face's files,
             hf:OWNER/NAME, or a vocabulary, its directory or its file.

@@ -67,7 +67,8 @@ def summary(path: str, sequence_length: int = 0) -> "tuple[str, Table, list[str]
     """Return a title, the table and lines that describe the model of `path`.
 
     FLOPs are those of a row of `sequence_length` tokens; 0: the length of the rows of
-    its pretraining, or 128.
+    its pretraining, or 128. Raise FileNotFoundError if there is no model, ValueError if
+    it is damaged, `path` is a dataset, or the model takes no row of that length.
     """
     directory = as_directory(path)
     require(

@@ -28,6 +28,10 @@ _LEGEND = (
 def when_seen(path: str, texts: Sequence[str], workdir: str = "") -> Iterator[str]:
     """Lines that describe when a run sees the rows that contain each text.
 
+    Raise FileNotFoundError if there is no run with a checkpoint, or its dataset is
+    gone; ValueError if no row contains a text, the run is not one of pretraining, or
+    the dataset is another than the run's.
+
     Args:
         path: the workdir of a pretraining run, or its dataset.
         texts: words, as in the text that was prepared.
@@ -65,7 +69,10 @@ class Search:
 
 
 def search(run: PretrainingRun, text: str) -> Search:
-    """Find the rows of a run's dataset that contain the tokens of a text."""
+    """Find the rows of a run's dataset that contain the tokens of a text.
+
+    Raise ValueError if there are none, or the text is empty or no Unicode.
+    """
     dataset, batches = run.dataset, run.task.batches
     ids, *others = token_sequences(dataset.tokenizer, require_text("when", text))
     if not ids:

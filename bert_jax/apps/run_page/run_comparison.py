@@ -49,7 +49,11 @@ def write_run_page(
 ) -> int:
     """Write the page of a run, or of several side by side; return their number.
 
-    `report` takes lines on the progress.
+    `paths` are workdirs of runs, which may still go on, and directories of several.
+    `path` ends in .html; the page needs no network. `report` takes lines on the
+    progress. Raise FileNotFoundError if one is not the workdir of a run, ValueError if
+    a run is named twice, there are more than `MAX_RUNS`, or a config.json is damaged,
+    OSError if the page cannot be written.
     """
     workdirs = run_directories(paths)
     require_different(workdirs)

@@ -27,7 +27,9 @@ def write_run_report(
 ) -> None:
     """Write the page of one run, which may still go on; all texts are escaped.
 
-    `report` takes lines on the progress.
+    `path` ends in .html; the page needs no network. `report` takes lines on the
+    progress. Raise FileNotFoundError if `workdir` is not that of a run, ValueError if
+    it holds several or a damaged config.json, OSError if the page cannot be written.
     """
     require_output_file(path, SUFFIX)  # before the checkpoints are loaded
     run = read_run_record(workdir)

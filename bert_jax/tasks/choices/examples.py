@@ -80,7 +80,10 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
 
 
 def is_codah(path: str) -> bool:
-    """Return whether a file is CODAH's: a .tsv without a header of SWAG's columns."""
+    """Return whether a file is CODAH's: a .tsv without a header of SWAG's columns.
+
+    Raise FileNotFoundError if there is no such file.
+    """
     if suffix_of(path) != ".tsv":
         return False
     require_file(path, "name a .csv, .tsv or .jsonl.")
@@ -111,7 +114,7 @@ def codah_rows(path: str, label_column: str = "label") -> Iterator[TableRow]:
 
 
 def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
-    """Return the example of a row with SWAG's columns."""
+    """Return the example of a row of SWAG's columns; ValueError if one lacks text."""
     # By their numbers, since a label is one, whatever the order of columns.
     endings = sorted(filter(_ENDING.fullmatch, row.values), key=lambda n: int(n[6:]))
     missing = [name for name in ("sent1", "sent2") if name not in row.values]
@@ -129,7 +132,10 @@ def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
 
 
 def choice_from_row(row: TableRow, label_column: str) -> ChoiceExample:
-    """Return the example of a row with `context`, `choices` and perhaps `question`."""
+    """Return the example of a row with `context`, `choices` and perhaps `question`.
+
+    Raise ValueError if one is missing or has the wrong type; the label is optional.
+    """
     if "choices" not in row.values:
         raise ValueError(missing_column_message(row.where, "choices", row.values))
     choices = row.values["choices"]

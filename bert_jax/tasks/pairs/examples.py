@@ -79,7 +79,7 @@ def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
 
 
 def pair_of_row(row: TableRow, data: ExamplesConfig) -> PairExample:
-    """Return the two texts of a row; its other columns are ignored."""
+    """Return the two texts among a row's columns; ValueError if one is missing."""
     columns = pair_columns(row, data)
     return PairExample(tuple(text_of(row, name) for name in columns), where=row.where)
 

@@ -24,7 +24,10 @@ def negative_log(probabilities: Float[np.ndarray, "*N"]) -> Float[np.ndarray, "*
 def calibration_of(
     probabilities: Float[np.ndarray, " N"], came_true: Bool[np.ndarray, " N"]
 ) -> JsonObject | None:
-    """Return `calibration` as JSON values; None if there is no probability."""
+    """Return the calibration as JSON values; None if there is no probability.
+
+    Raise ValueError if a probability is not from 0 to 1.
+    """
     if not probabilities.size:
         return None
     c = calibration(probabilities, came_true)

@@ -258,7 +258,11 @@ def _split(line: str, tabs: bool) -> tuple[str, ...]:
 def sentence_from_row(
     row: TableRow, fields: Sequence[str] = (), names: Sequence[str] = ()
 ) -> Sentence:
-    """Return the sentence of a row with `tokens` and, in one of the fields, tags."""
+    """Return the sentence of a row with `tokens` and, in one of the fields, tags.
+
+    `names` are of tags that are numbers; without `fields` no tags are read. Raise
+    ValueError if tokens or tags are not strings, or not equally many.
+    """
     words = _strings(row, "tokens")
     _require_columns("token", words, row.where)
     field = next((name for name in fields if row.values.get(name) is not None), None)

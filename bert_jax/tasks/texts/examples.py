@@ -86,7 +86,10 @@ def texts_of(row: TableRow, config: ExamplesConfig) -> tuple[str, ...]:
 def labelled_example(
     row: TableRow, config: ExamplesConfig, is_regression: bool, group: str
 ) -> TextExample:
-    """Return the texts of a row, and its label if there is a label column."""
+    """Return the texts of a row, and its label if there is a label column.
+
+    Raise ValueError if a column is missing, empty or named for both, or a label wrong.
+    """
     columns = config.label_columns
     for name in set(columns) & set(find_text_columns(row, config)):
         raise ValueError(
@@ -117,7 +120,7 @@ def _label(
 
 
 def parse_number(value: object, where: str) -> float:
-    """Parse a number of 32 bits; `float` alone would accept "nan", "1_000" and more."""
+    """Parse a number of 32 bits, or raise ValueError; `float` alone takes "1_000"."""
     digits = value.strip() if isinstance(value, str) else ""
     if type(value) in (int, float):
         digits = repr(value)

@@ -144,7 +144,10 @@ class TextTask(FinetuningTask):
     def tokenize(
         self, examples: Sequence[TextExample], tokenizer: Tokenizer
     ) -> TokenizedExamples:
-        """Return one row per example, cut to `max_length`, the longer text first."""
+        """Return one row per example, cut to `max_length`, the longer text first.
+
+        Raise ValueError if some examples are pairs, and some are not.
+        """
         for example in examples:
             require_same_number(example, examples[0])
         max_length = self.max_tokens
