@@ -58,7 +58,15 @@ def _restore_item(item: epath.Path, wanted: PyTree) -> PyTree:
 def restore_step(
     step_directory: epath.Path, params: Params, rest: PyTree
 ) -> tuple[Params, PyTree]:
-    """Restore parameters and the rest of the training state by shapes and shardings."""
+    """Restore the parameters and the rest of the training state of a checkpoint.
+
+    Args:
+        params: shapes, dtypes and shardings of the parameters.
+        rest: the same of the rest of the training state.
+
+    Raises:
+        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
+    """
     restored = _restore_item(step_directory / "state", params)
     return restored, _restore_item(step_directory / OPTIMIZER, rest)
 

@@ -141,7 +141,11 @@ def parse_topology(name: str) -> Topology:
 
 
 def compiler_version(topology: Topology) -> str:
-    """Return the installed package that compiles for a topology, and its version."""
+    """Return the installed package that compiles for a topology, and its version.
+
+    Raises:
+        ValueError: it is not installed.
+    """
     packages, extra = ("jax-cuda12-plugin", "jax-cuda13-plugin"), "cuda12"
     if isinstance(topology.accelerator, Tpu):
         packages, extra = ("libtpu", "libtpu-nightly"), "topologies"

@@ -52,6 +52,9 @@ def parameter(
 
     As `module.param`, which traces `init` only to compare shapes, at every call: a
     seventh of the time that it takes to trace a training step.
+
+    Raises:
+        ScopeParamShapeError: the parameter has another shape.
     """
     value: Any = module.get_variable("params", name)
     if value is None:

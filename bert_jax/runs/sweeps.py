@@ -175,7 +175,11 @@ def require_schedules(runs: Sequence[SweepRun], root: epath.Path) -> None:
 def resolve_runs(
     config: FinetuneConfig, root: epath.Path, seeds: int
 ) -> tuple[FinetuneConfig, list[JsonObject]]:
-    """Return the configuration with what its runs share, and those that are done."""
+    """Return the configuration with what its runs share, and those that are done.
+
+    Raises:
+        ValueError: `root` holds other runs or other files, or there are fewer seeds.
+    """
     last = config.seed + seeds - 1
     require(
         last <= MAX_SEED,
