@@ -87,7 +87,7 @@ class TextTask(FinetuningTask):
         return data.multi_label == (cls.problem_type == "multi_label_classification")
 
     def labels(self, examples: Sequence[TextExample]) -> tuple[str, ...]:
-        data, first = self.data, examples[0]
+        data = self.data
         require_labels(examples, data)
         if len(data.labels) == 1 and not data.multi_label:
             raise ValueError(
@@ -101,12 +101,12 @@ class TextTask(FinetuningTask):
         names = sorted(set(joined.values()))
         if len(names) < 2 and not data.multi_label:
             raise ValueError(
-                f"{first.where}: {column} is {names[0]!r} in all {len(examples)} rows; "
-                "there must be at least two classes."
+                f"{examples[0].where}: {column} is {names[0]!r} in all "
+                f"{len(examples)} rows; there must be at least two classes."
             )
         if not names:
             raise ValueError(
-                f"{first.where}: neither this nor any other row names a class in "
+                f"{examples[0].where}: neither this nor any other row names a class in "
                 f"{column}; there is nothing to learn."
             )
         return data.label_columns if len(data.label_columns) > 1 else tuple(names)
