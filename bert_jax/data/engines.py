@@ -120,11 +120,7 @@ def write_by_beam(
 def with_absolute_paths(
     config: PrepareConfig, files: Sequence[str]
 ) -> tuple[PrepareConfig, list[str]]:
-    """Return what workers need of paths, which have working directories of their own.
-
-    Args:
-        files: of text.
-    """
+    """Return both with paths that hold in the working directories of all workers."""
     config = dataclasses.replace(config, output=os.path.abspath(config.output))
     return config, [*map(os.path.abspath, files)]
 

@@ -45,8 +45,8 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     """Train on `config.input` and write the tokenizer to `config.output`, atomically.
 
     Raise FileNotFoundError if an input pattern matches no file, FileExistsError if the
-    output is no empty directory, or ValueError if the input holds no text, or more
-    characters than `vocab_size`, or a source is damaged or invalid.
+    output exists and is no empty directory, or ValueError if the input holds no text,
+    or more characters than `vocab_size`, or a source is damaged or invalid.
     """
     output = local_output(config.output)
     require_new(output)

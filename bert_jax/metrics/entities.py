@@ -87,7 +87,7 @@ def write_tags(entities: Sequence[Entity], num_words: int, scheme: Scheme) -> li
 
 
 def convert_tags(tags: Sequence[str], scheme: Scheme) -> list[str]:
-    """Convert tags to well-formed ones of `scheme`; raise ValueError for no tag."""
+    """Return well-formed tags of `scheme`; raise ValueError if a tag is invalid."""
     return write_tags(extract_entities(tags), len(tags), scheme)
 
 

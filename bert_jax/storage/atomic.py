@@ -77,8 +77,8 @@ def atomic_directory(output: epath.Path) -> Iterator[epath.Path]:
 
     It is beside `output` under a random name. A killed process leaves its directory
     there; later calls neither use nor remove it. Raise ValueError if `output` is in a
-    bucket, FileExistsError if it is no empty directory, or OSError, with a path, for
-    example if the disk is full.
+    bucket, FileExistsError if it exists and is no empty directory, or OSError, with a
+    path, for example if the disk is full.
     """
     require_new(local_output(output))
     # What a link leads to is replaced, and not the link.

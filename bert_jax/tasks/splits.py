@@ -228,7 +228,7 @@ def match_splits(task: FinetuningTask, splits: Splits) -> Splits:
 def scorable(
     task: FinetuningTask, examples: Sequence[Example], what: str, place: str
 ) -> Sequence[Example]:
-    """Return examples with the model's labels; ValueError if one has none of these.
+    """Return examples with the model's labels; refuse those that cannot be scored.
 
     Args:
         what: validation or test, for messages.
