@@ -64,6 +64,14 @@ def test_byte_order_marks_of_joined_files(tmp_path):
     assert [one.words for one in joined] == 2 * [one.words for one in own]
 
 
+@pytest.mark.parametrize("separator", ["\t", " "])
+def test_a_word_that_is_a_byte_order_mark(tmp_path, separator):
+    """As texts of the web have it: the no-break space of no width."""
+    lines = (f"{word}{separator}O\n" for word in ("a", "\ufeff", "b"))
+    (sentence,) = read_sentences(written(tmp_path, "".join(lines)))
+    assert sentence.words == ("a", "\ufeff", "b")
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("blank", ["", "\t", " "])

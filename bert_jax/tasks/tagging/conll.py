@@ -152,8 +152,8 @@ def _break_lines(breaks: Sequence[str], separator: str, width: int) -> list[str]
 
 
 def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
-    # Joined files have several byte order marks.
-    text = read_text(Path(path)).replace("\n\ufeff", "\n")
+    # Joined files have several byte order marks; one before a blank is a word.
+    text = re.sub("\n\ufeff(?![ \t])", "\n", read_text(Path(path)))
     # Not splitlines, which also splits at characters that a word may hold.
     lines = text.removesuffix("\n").split("\n")
     _check_line_ends(lines, path)
