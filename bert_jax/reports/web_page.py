@@ -35,13 +35,13 @@ def web_page(
     page = re.sub(
         r"\{\{(\w+\.(?:css|js))\}\}", lambda match: _part(package, match[1]), page
     )
-    values = {name: html.escape(text) for name, text in fields.items()}
+    # A name of a file may hold bytes that are no UTF-8.
+    texts = {name: text.encode(errors="replace") for name, text in fields.items()}
+    values = {name: html.escape(text.decode()) for name, text in texts.items()}
     values["policy"] = content_policy(page)
     # No text of the data can end the element that holds it.
     values["data"] = json.dumps(data).replace("<", "\\u003c")
-    page = re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
-    # A name of a file may hold bytes that are no UTF-8.
-    return page.encode(errors="replace").decode()
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
 
 
 def _part(package: str, name: str) -> str:
