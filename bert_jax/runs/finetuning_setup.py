@@ -358,7 +358,9 @@ def rate_for(config: FinetuneConfig, model: BertConfig, resume: Resume | None) -
         return before if isinstance(before, float) else given
     # Models of sentence pairs are trained further.
     if config.task == "sentence-pairs" or model.hidden_size > NARROW:
-        return FinetuneConfig.optimizer.peak_learning_rate  # not a record's
+        # A record may have that of another size; one edited in its file stays.
+        usual = FinetuneConfig.optimizer.peak_learning_rate
+        return usual if given == NARROW_RATE else given
     line = f"Learning rate {NARROW_RATE:g}, for a model that is {model.hidden_size} "
     say_on_primary([f"{line}wide; --optimizer.peak-learning-rate sets another."])
     return NARROW_RATE

@@ -152,6 +152,8 @@ def test_a_record_has_the_shape_and_the_rate_of_another_model():
         assert merge_model_config(config, wide, "there") == wide
         assert rate_for(config, wide, None) == 3e-5
         assert rate_for(config, narrow, None) == 1e-3
+    edited = OptimizerConfig(peak_learning_rate=1e-4, warmup_steps=0)
+    assert rate_for(dataclasses.replace(record, optimizer=edited), wide, None) == 1e-4
     no_record = dataclasses.replace(record, data=ExamplesConfig())
     with pytest.raises(ValueError, match="model.hidden_size=128 but there has 256"):
         merge_model_config(no_record, wide, "there")
