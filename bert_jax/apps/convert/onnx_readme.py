@@ -94,7 +94,12 @@ def _example(
         )
         return '[("Who sat on the mat?", "The cat sat on the mat.")]', use
     if head == "sequence_classification":
-        return _TWO, _classes(config)
+        if config.problem_type == "regression":
+            return _TWO, "print(logits[:, 0])  # a value per text"
+        names = "[labels[str(i)] for i in logits.argmax(1)]"
+        if config.problem_type == "multi_label_classification":
+            names = "[[labels[str(i)] for i in row.nonzero()[0]] for row in logits > 0]"
+        return _TWO, f"{_LABELS}print({names})"
     if head == "token_classification":
         tags = "[labels[str(i)] for i in logits[0].argmax(1)]"
         return _TWO, f"{_LABELS}print(list(zip(rows[0].tokens, {tags})))"
@@ -111,13 +116,3 @@ def _example(
         place = f'rows[0].ids.index(tokenizer.token_to_id("{mask}"))'
     best = f"{scores}[0, {place}].argmax()"
     return text, f"print(tokenizer.id_to_token(int({best})))"
-
-
-def _classes(config: BertConfig) -> str:
-    if config.problem_type == "regression":
-        return "print(logits[:, 0])  # a value per text"
-    if config.problem_type == "multi_label_classification":
-        chosen = "[[labels[str(i)] for i in row.nonzero()[0]] for row in logits > 0]"
-    else:
-        chosen = "[labels[str(i)] for i in logits.argmax(1)]"
-    return f"{_LABELS}print({chosen})"

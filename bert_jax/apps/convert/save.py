@@ -5,7 +5,6 @@ from pathlib import Path
 
 import jax
 import numpy as np
-from etils import epath
 
 from bert_jax.apps.convert.export import export_huggingface
 from bert_jax.apps.convert.page import export_page
@@ -47,31 +46,25 @@ def save(
         require_finite(source.params, "The model")
     if to == "page":
         return export_page(source, Path(output))
-    directory = local_output(output)
+    target = local_output(output)
     if to == "checkpoint":
-        return save_checkpoint(load_pretrained(source), directory)
+        model = load_pretrained(source)
+        require_new(target)
+        receipt = {"source": str(model.directory), "sources": list(model.sources)}
+        write_checkpoint(model, receipt, target, run_config(model))
+        return "a checkpoint without optimizer; `bert_jax.load` reads it."
     if to == "stablehlo":
         from bert_jax.apps.convert.stablehlo import export_stablehlo
 
-        return f"load.py gives {', '.join(export_stablehlo(source, directory))}."
+        return f"load.py gives {', '.join(export_stablehlo(source, target))}."
     if to == "onnx":
         from bert_jax.apps.convert.onnx_export import export_onnx
 
-        names, comparison, ids = export_onnx(source, directory)
+        names, comparison, ids = export_onnx(source, target)
         summary = f"model.onnx gives {', '.join(names)}; {comparison.summary}."
     else:
-        leaves, comparison, ids = export_huggingface(
-            source, directory, license, language
-        )
+        leaves, comparison, ids = export_huggingface(source, target, license, language)
         summary = f"{len(leaves)} tensors; conversion.json lists them."
     for line in filter(None, (comparison.warning, ids.warning)):
         warn(f"{output}: {line}")
     return summary
-
-
-def save_checkpoint(model: Model, output: epath.Path) -> str:
-    """Write a checkpoint without optimizer; return a summary."""
-    require_new(output)
-    receipt = {"source": str(model.directory), "sources": list(model.sources)}
-    write_checkpoint(model, receipt, output, run_config(model))
-    return "a checkpoint without optimizer; `bert_jax.load` reads it."

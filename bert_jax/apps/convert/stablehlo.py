@@ -94,10 +94,9 @@ def export_stablehlo(
         )
     model = load_pretrained(source).in_target_units()
     require_parameters(model, extra=True)
-    positions = model.config.max_position_embeddings
     if sequence_length is None:
+        positions = model.config.max_position_embeddings
         sequence_length = min(model.own_length or 128, positions)
-    _require_sizes(batch_size, sequence_length, positions)
     params = flatten_dict(model.params, sep="/")
     program = lower(model.config, params, batch_size, sequence_length)
     outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
@@ -122,9 +121,14 @@ def export_stablehlo(
     return tuple(outputs)
 
 
-def _require_sizes(
-    batch_size: int | None, sequence_length: int, positions: int
-) -> None:
+def lower(
+    config: BertConfig,
+    params: dict[str, Float[np.ndarray, "..."]],
+    batch_size: int | None,
+    sequence_length: int,
+) -> export.Exported:
+    """Return the program from flat parameters and three inputs to the outputs."""
+    positions = config.max_position_embeddings
     require(
         0 < sequence_length <= positions,
         f"sequence_length={sequence_length} must be from 1 to "
@@ -134,15 +138,6 @@ def _require_sizes(
         batch_size is None or batch_size > 0,
         f"batch_size={batch_size} must be at least 1; leave it out for any.",
     )
-
-
-def lower(
-    config: BertConfig,
-    params: dict[str, Float[np.ndarray, "..."]],
-    batch_size: int | None,
-    sequence_length: int,
-) -> export.Exported:
-    """Return the program from flat parameters and three inputs to the outputs."""
     # A fused kernel is of one platform.
     config = dataclasses.replace(config, attention_kernel="plain")
 
