@@ -65,22 +65,21 @@ def export_page(
     if len(set(steps)) < len(steps):
         listed = ", ".join(map(str, steps))
         raise ValueError(f"--steps has a step twice, in {listed}; give each once.")
-    paths: list[str | Model] = [source]
-    names = [str(source)]
+    models: dict[str, str | Model] = {str(source): source}
     if steps:
-        workdir, names = open_directory(names[0]), [f"step {n}" for n in sorted(steps)]
-        paths = [str(checkpoint_of_step(workdir, step)) for step in sorted(steps)]
-    first = paths[0]
+        run = open_directory(str(source))
+        models = {f"step {n}": str(checkpoint_of_step(run, n)) for n in sorted(steps)}
+    first = next(iter(models.values()))
     if isinstance(first, str):
         directory, _ = resolve_path(first)
-        _require_small(least_bytes(directory), len(paths), max_bytes)
+        _require_small(least_bytes(directory), len(models), max_bytes)
         first = load_pretrained(str(directory))
     _require_supported(first, source)
     size = sum(leaf.nbytes for leaf in page_leaves(first).values())
-    _require_small(size, len(paths), max_bytes)
-    checkpoints = []
-    for path, name in zip(paths, names, strict=True):
-        model = first if path == paths[0] else load_pretrained(path)
+    _require_small(size, len(models), max_bytes)
+    checkpoints: list[dict[str, str]] = []
+    for name, path in models.items():
+        model = load_pretrained(path) if checkpoints else first
         leaves = page_leaves(model)
         require_same_model(first, model, page_leaves(first), leaves)
         checkpoints.append({"name": name, "weights": packed(leaves)})
