@@ -1,6 +1,8 @@
 """The curves of a run: its scalars by step, thinned for a web page."""
 
 import dataclasses
+import functools
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +13,7 @@ from bert_jax.config import PretrainConfig, RunConfig
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.predictions import without_repeats
 from bert_jax.training.metrics_file import MetricsLine
+from bert_jax.training.resume import fields_among
 
 MAX_POINTS = 1000
 """Points of a curve; a browser draws them all, on a chart of half as many pixels."""
@@ -31,6 +34,9 @@ class Subject:
 
 
 _NATS = "in nats; lower is better."
+_JUDGED = "Fraction of the pairs that the model judges correctly."
+_fraction = functools.partial(Subject, percent=True)
+_rate = functools.partial(Subject, section="Throughput", from_zero=True)
 SUBJECTS = {
     "loss": Subject("Loss", "What training minimises; lower is better."),
     "mlm_loss": Subject(
@@ -39,15 +45,11 @@ SUBJECTS = {
     "clm_loss": Subject(
         "Next token loss", f"Mean cross-entropy of each token, {_NATS}"
     ),
-    "mlm_accuracy": Subject(
-        "Masked LM accuracy",
-        "Fraction of the masked tokens that the model predicts.",
-        percent=True,
+    "mlm_accuracy": _fraction(
+        "Masked LM accuracy", "Fraction of the masked tokens that the model predicts."
     ),
-    "clm_accuracy": Subject(
-        "Next token accuracy",
-        "Fraction of the tokens that the model predicts.",
-        percent=True,
+    "clm_accuracy": _fraction(
+        "Next token accuracy", "Fraction of the tokens that the model predicts."
     ),
     "nsp_loss": Subject(
         "Next sentence loss", f"Whether the second segment follows the first, {_NATS}"
@@ -55,16 +57,8 @@ SUBJECTS = {
     "sop_loss": Subject(
         "Sentence order loss", f"Whether the segments are in order, {_NATS}"
     ),
-    "nsp_accuracy": Subject(
-        "Next sentence accuracy",
-        "Fraction of the pairs that the model judges correctly.",
-        percent=True,
-    ),
-    "sop_accuracy": Subject(
-        "Sentence order accuracy",
-        "Fraction of the pairs that the model judges correctly.",
-        percent=True,
-    ),
+    "nsp_accuracy": _fraction("Next sentence accuracy", _JUDGED),
+    "sop_accuracy": _fraction("Sentence order accuracy", _JUDGED),
     "bits_per_byte": Subject(
         "Bits per byte",
         "Cross-entropy of a byte of text, in bits; it can be compared between "
@@ -73,7 +67,7 @@ SUBJECTS = {
     "mlm_perplexity": Subject("Masked LM perplexity"),
     "clm_perplexity": Subject("Next token perplexity"),
     "bytes_per_token": Subject("Bytes per token"),
-    "accuracy": Subject("Accuracy", percent=True),
+    "accuracy": _fraction("Accuracy"),
     "f1": Subject("F1"),
     "macro_f1": Subject("Macro F1"),
     "mcc": Subject("Matthews correlation"),
@@ -92,25 +86,16 @@ SUBJECTS = {
         "Optimisation",
         from_zero=True,
     ),
-    "tokens_per_second": Subject(
-        "Tokens per second",
-        "Of all devices, without padding.",
-        "Throughput",
-        from_zero=True,
-    ),
-    "mfu": Subject(
+    "tokens_per_second": _rate("Tokens per second", "Of all devices, without padding."),
+    "mfu": _rate(
         "Model FLOPs utilisation",
         "Fraction of the devices' peak that the model's own operations use.",
-        "Throughput",
         percent=True,
-        from_zero=True,
     ),
-    "data_wait": Subject(
+    "data_wait": _rate(
         "Waiting for data",
         "Fraction of the time in which the devices wait for the next batch.",
-        "Throughput",
         percent=True,
-        from_zero=True,
     ),
 }
 """The charts of known scalars, in this order; others follow those of their section."""
@@ -167,7 +152,9 @@ def reference_lines(
     `baseline` has the scores of the unigram, or none.
     """
     reference = {name: ("a coin", value) for name, value in _CHANCE.items()}
-    if "optimizer.max_grad_norm" not in changed_fields(history):
+    changes = [entry.get("changed") for entry in history]
+    listed = itertools.chain.from_iterable(n for n in changes if isinstance(n, list))
+    if not fields_among(listed, ("optimizer.max_grad_norm",)):
         reference["grad_norm"] = (_LIMIT, config.optimizer.max_grad_norm)
     is_causal = isinstance(config, PretrainConfig) and config.objective == "causal_lm"
     objective = "clm" if is_causal else "mlm"
@@ -178,18 +165,6 @@ def reference_lines(
     }
     unigram = {scalars[name]: (_UNIGRAM, value) for name, value in baseline.items()}
     return reference | unigram
-
-
-def changed_fields(history: Sequence[JsonObject]) -> set[str]:
-    """Return the dotted names of the fields that were changed during a run."""
-    changes = [entry.get("changed") for entry in history]
-    return {
-        str(change.get("field"))
-        for listed in changes
-        if isinstance(listed, list)
-        for change in listed
-        if isinstance(change, dict)
-    }
 
 
 def _chart(

@@ -55,7 +55,14 @@ def write_run_page(
     a run is named twice, there are more than `MAX_RUNS`, or a config.json is damaged,
     OSError if the page cannot be written.
     """
-    workdirs = run_directories(paths)
+    workdirs = []
+    for place in paths:
+        directory = open_directory(place)
+        if (directory / RUNS).exists():
+            runs_of = read_runs_file(directory)["runs"]
+            workdirs += [str(directory / run["name"]) for run in runs_of]
+        else:
+            workdirs.append(place)
     require_different(workdirs)
     if len(workdirs) == 1:
         write_run_report(workdirs[0], path, report)
@@ -83,19 +90,6 @@ def require_different(paths: Sequence[str]) -> None:
             both = path if path == first[place] else f"{first[place]} and {path}"
             raise ValueError(f"{both} is the same directory twice; name it once.")
         first[place] = path
-
-
-def run_directories(paths: Sequence[str]) -> list[str]:
-    """Return the paths, and in place of a directory of several runs those of each."""
-    directories = []
-    for path in paths:
-        directory = open_directory(path)
-        if (directory / RUNS).exists():
-            runs = read_runs_file(directory)["runs"]
-            directories += [str(directory / run["name"]) for run in runs]
-        else:
-            directories.append(path)
-    return directories
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

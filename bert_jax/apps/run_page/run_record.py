@@ -86,12 +86,10 @@ def read_run_record(path: str) -> RunRecord:
             "of `bert-jax pretrain` or `finetune`."
         )
     history = values.pop(HISTORY, [])
-    config: PretrainConfig | FinetuneConfig
+    kind: type[PretrainConfig | FinetuneConfig]
+    kind = FinetuneConfig if "task" in values else PretrainConfig
     try:
-        if "task" in values:
-            config = from_dict(FinetuneConfig, values)
-        else:
-            config = from_dict(PretrainConfig, values)
+        config = from_dict(kind, values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{directory / 'config.json'} is damaged: {error}") from error
     entries = history if isinstance(history, list) else []
@@ -117,19 +115,14 @@ def progress(run: RunRecord) -> str:
         return f"Stopped {at}, without a checkpoint; the same command begins it again."
     if newest >= num_steps > 0:
         return f"Finished, {at}."
-    if newest == run.step and (why := lost_patience(run)):
-        goes_on = run.config.keep_optimizer_states != "none"
-        return f"Ended {at}: {why}.{' To train on, raise --patience.' * goes_on}"
-    return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
-
-
-def lost_patience(run: RunRecord) -> str:
-    """Return why `patience` ends the run at its last step; "": it does not."""
     best = BestScore()
     for line in _comparable_lines(run):
         best.add(line.step, _selection_score(run, line))
-    is_lost = 0 < run.config.patience <= best.num_without_gain
-    return best.why_stopped() if is_lost else ""
+    if newest == run.step and 0 < run.config.patience <= best.num_without_gain:
+        goes_on = run.config.keep_optimizer_states != "none"
+        remedy = " To train on, raise --patience." * goes_on
+        return f"Ended {at}: {best.why_stopped()}.{remedy}"
+    return f"Stopped {at}; the same command resumes it from its checkpoint {newest:,}."
 
 
 def _comparable_lines(run: RunRecord) -> list[MetricsLine]:
@@ -168,9 +161,7 @@ def evaluations(run: RunRecord, max_rows: int = 30) -> JsonObject:
     scores, _ = selection_scores(run.workdir / CHECKPOINTS)
     known = {step: score for step, score in scores.items() if abs(score) < float("inf")}
     best = max(known, key=lambda step: (known[step], step), default=None)
-    columns = list(
-        dict.fromkeys(name for line in lines for name in without_repeats(line.scalars))
-    )
+    columns = [*dict.fromkeys(n for own in lines for n in without_repeats(own.scalars))]
     every = -(-len(lines) // max_rows) or 1
     rows = [
         {
@@ -229,7 +220,7 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
     config = run.config
     init = functools.partial(init_params, config.model)
     shapes = jax.eval_shape(init, jax.random.key(0))
-    rows: list[tuple[str, str]] = [
+    rows = [
         ("workdir", str(run.workdir)),
         ("kind of run", kind_of_run(config)),
         ("parameters", f"{num_parameters(shapes):,}"),

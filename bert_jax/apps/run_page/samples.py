@@ -56,11 +56,12 @@ def samples(
     """
     config, steps = run.config, run.checkpoints
     assert isinstance(config, PretrainConfig)
+    nothing: JsonObject = {"steps": [], "checkpoints": 0, "problems": [], "texts": []}
     if dataset is None and config.objective == "masked_lm":
         report(f"The page has no samples. {reason}")
-        return _nothing(reason)
+        return nothing | {"problems": [reason]}
     if not steps:
-        return _nothing("The run has no complete checkpoint yet.")
+        return nothing | {"problems": ["The run has no complete checkpoint yet."]}
     missing = f"There are no prompts of validation rows. {reason}"
     problems = [missing] if dataset is None else []
     texts, use = (_prompts if config.objective == "causal_lm" else _masks)(dataset)
@@ -87,10 +88,6 @@ def samples(
         ],
         "checkpoints": len(steps),
     }
-
-
-def _nothing(problem: str) -> JsonObject:
-    return {"steps": [], "checkpoints": 0, "problems": [problem], "texts": []}
 
 
 def _masks(
