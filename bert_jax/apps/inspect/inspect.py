@@ -45,7 +45,9 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     """
     directory = as_directory(path)
     place = directory.parent if directory.is_file() else directory
-    if is_vocabulary(place):
+    others = (MANIFEST, CHECKPOINTS, RUNS, "config.json")  # of what has one, too
+    has_other = any((place / name).exists() for name in others)
+    if (place / "tokenizer_config.json").exists() and not has_other:
         yield from vocabulary_lines(Tokenizer.load(place))
         yield from [_NO_CHECKSUMS] * checksums
         return
@@ -65,13 +67,6 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     except FileNotFoundError as error:
         also = "A dataset or a vocabulary may be named, too."
         raise FileNotFoundError(f"{error} {also}") from error
-
-
-def is_vocabulary(directory: epath.Path) -> bool:
-    """Return whether a directory holds what `bert-jax vocab` writes, and no model."""
-    others = (MANIFEST, CHECKPOINTS, RUNS, "config.json")
-    has_other = any((directory / name).exists() for name in others)
-    return (directory / "tokenizer_config.json").exists() and not has_other
 
 
 def vocabulary_lines(tokenizer: Tokenizer) -> Iterator[str]:

@@ -4,9 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Int64
 
-from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.search import find_any, token_sequences, tokens_inside_words
 from bert_jax.inference.arguments import require_text
 from bert_jax.runs.pretraining_run import PretrainingRun, open_run
@@ -80,11 +78,12 @@ def search(run: PretrainingRun, text: str) -> Search:
     inside = tokens_inside_words(dataset.tokenizer)
     special = dataset.tokenizer.cls_id, dataset.tokenizer.sep_id
     num_training = num_seen = num_total = 0
+    num_epochs = batches.num_epochs_of_rows
     earliest: list[tuple[int, int, int]] = []
     for matches in find_any(dataset.train, [ids, *others], inside, special):
         num_training += len(matches.rows)
-        num_seen += count_steps(batches, matches.rows, run.num_done)
-        num_total += count_steps(batches, matches.rows, run.config.num_steps)
+        num_seen += int(num_epochs(matches.rows, run.num_done).sum())
+        num_total += int(num_epochs(matches.rows, run.config.num_steps).sum())
         # Each row is once in the first epoch.
         positions = batches.positions_of_rows(matches.rows, 0).tolist()
         places = zip(
@@ -104,13 +103,6 @@ def search(run: PretrainingRun, text: str) -> Search:
     first = [(row, start) for _, row, start in earliest]
     ahead = num_total - num_seen
     return Search(ids, num_training, num_validation, num_seen, ahead, first)
-
-
-def count_steps(
-    batches: DatasetBatches, rows: Int64[np.ndarray, " M"], step: int
-) -> int:
-    """Return how often the steps before `step` train on one of the rows."""
-    return int(batches.num_epochs_of_rows(rows, step).sum())
 
 
 def search_lines(run: PretrainingRun, result: Search) -> Iterator[str]:
@@ -164,7 +156,8 @@ def run_lines(run: PretrainingRun) -> Iterator[str]:
 def row_lines(run: PretrainingRun, row: int, window: slice) -> Iterator[str]:
     """Describe the steps that have seen and will see a row, and its first masks."""
     batches, done, end = run.task.batches, run.num_done, run.config.num_steps
-    seen, total = (count_steps(batches, np.array([row]), n) for n in (done, end))
+    own = np.array([row])
+    seen, total = (int(batches.num_epochs_of_rows(own, n)[0]) for n in (done, end))
     for verb, epochs, steps in (
         ("seen", range(seen), range(run.config.data.first_step, done)),
         ("will be seen", range(seen, total), range(done, end)),
