@@ -133,11 +133,6 @@ def _hash_to_unit(*texts: str) -> float:
     return int.from_bytes(digest, "big") / 2.0**64
 
 
-def _in_validation(paragraph: Paragraph) -> bool:
-    position = _hash_to_unit(paragraph.library, paragraph.module)
-    return position < _VALIDATION_FRACTION
-
-
 def _usable(
     paragraphs: Iterable[Paragraph], names: RevealingNames, seen: TextHashes
 ) -> Iterator[Paragraph]:
@@ -183,13 +178,15 @@ def paragraph_origins(
     sizes = collections.Counter(paragraph.library for paragraph in paragraphs)
     libraries = sorted(sizes, key=lambda name: (-sizes[name], name))[:num_libraries]
     names, seen = collect_names(modules, libraries, paragraphs), TextHashes()
+    by_split = collections.defaultdict(list)
+    for p in paragraphs:
+        held_out = _hash_to_unit(p.library, p.module) < _VALIDATION_FRACTION
+        by_split[SPLITS[held_out], p.library].append(p)
     origins = {}
     for split, max_count in zip(SPLITS, (num_training, _NUM_VALIDATION), strict=True):
         samples = {}
         for library in libraries:
-            own = (p for p in paragraphs if p.library == library)
-            chosen = (p for p in own if _in_validation(p) == (split == "validation"))
-            usable = _usable(chosen, names, seen)
+            usable = _usable(by_split[split, library], names, seen)
             samples[library] = list(itertools.islice(usable, max_count))
         count = min(map(len, samples.values()))
         if not count:

@@ -162,32 +162,28 @@ def _choose_from(names: Iterable[str], problem: str) -> str:
 def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     import pyarrow
 
-    number, columns = 0, [config.text_field]
+    number, field = 0, config.text_field
     with open_parquet(source.path) as file:
-        _require_text_column(file.schema_arrow, source, config.text_field)
-        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=columns):
-            column = batch.column(config.text_field)  # "a.b" also finds b in a
+        schema = file.schema_arrow
+        columns = [f"{column.name} ({column.type})" for column in schema]
+        if schema.names.count(field) != 1:
+            problem = f"{source.path}: there is no {field!r}, but"
+            raise ValueError(_choose_from(columns, problem))
+        kind = schema.field(field).type
+        kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+        # A shard without any text has a column of type null.
+        if str(kind) not in ("string", "large_string", "string_view", "null"):
+            rule = "must be a string; the columns are"
+            problem = f"{source.path}: column {field!r} {rule}"
+            raise ValueError(_choose_from(columns, problem))
+        for batch in file.iter_batches(_ROWS_PER_BATCH, columns=[field]):
+            column = batch.column(field)  # "a.b" also finds b in a
             if pyarrow.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             # As bytes, because they may not be valid UTF-8.
             for text in column.cast(pyarrow.large_binary(), safe=False):
                 number += 1
                 yield f"{source.path}: row {number}", text.as_py() or b""
-
-
-def _require_text_column(schema: Any, source: Source, field: str) -> None:
-    from pyarrow import types
-
-    columns = [f"{column.name} ({column.type})" for column in schema]
-    if schema.names.count(field) != 1:
-        problem = f"{source.path}: there is no {field!r}, but"
-        raise ValueError(_choose_from(columns, problem))
-    kind = schema.field(field).type
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    # A shard without any text has a column of type null.
-    if str(kind) not in ("string", "large_string", "string_view", "null"):
-        problem = f"{source.path}: column {field!r} must be a string; the columns are"
-        raise ValueError(_choose_from(columns, problem))
 
 
 def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
