@@ -87,11 +87,8 @@ class RowPredictor:
             ValueError: rows cannot be used and may not be left out, or all cannot; or
                 what is copied of them does not fit into one table.
         """
-        errors, parse = RowErrors(source), self._parser()
-        skip = self.request.skip_damaged
-        entries = (
-            self._entry(row, errors, parse) for row in self.task.rows_to_predict(source)
-        )
+        errors, skip = RowErrors(source), self.request.skip_damaged
+        entries = map(self._reader(errors), self.task.rows_to_predict(source))
         require_one_table((e[0] for e in entries if skip or e[1] is not None), kind)
         errors.settle(skip, NULL, SKIP_DAMAGED)
         return errors.num_rows
@@ -105,12 +102,12 @@ class RowPredictor:
         """
         entries: list[tuple[JsonObject, Example | None]] = []
         nothing: Prediction | None = None
-        parse = self._parser()
+        read = self._reader(errors)
         unread = Unread(self.task, self.model.tokenizer)
         # What is told of the file, `check` has told.
         rows = self.task.rows_to_predict(source, notify=lambda _: None)
         for chunk in chunks(source, rows, _CHUNK_ROWS):
-            entries += [self._entry(row, errors, parse) for row in chunk]
+            entries += map(read, chunk)
             if errors.first and not self.request.skip_damaged:
                 is_named = "--" in errors.first or "`bert-jax" in errors.first
                 hint = "" if is_named else f" {SKIP_DAMAGED} leaves such rows out."
@@ -152,10 +149,12 @@ class RowPredictor:
         unit = c.target_deviation if c.target_mean else math.inf
         return [_rounded(one, unit) for one in predictions]
 
-    def _parser(self) -> Callable[[TableRow], tuple[JsonObject, Example]]:
-        """Return a function: row → copied columns and example.
+    def _reader(
+        self, errors: RowErrors
+    ) -> Callable[[TableRow], tuple[JsonObject, Example | None]]:
+        """Return a function: row → copied columns, and example; None: it is damaged.
 
-        It refuses a text after pairs of texts, or a pair after texts.
+        A text after pairs of texts, or a pair after texts, is damaged, too.
         """
         first: list[TextExample] = []
 
@@ -168,22 +167,16 @@ class RowPredictor:
                 require_num_texts(example, self.task.data.num_texts)
             return copied, example
 
-        return parse
+        def read(row: TableRow) -> tuple[JsonObject, Example | None]:
+            if (entry := errors.parse(row, parse)) is not None:
+                return entry
+            copied: JsonObject = dict.fromkeys(_names(row, self.request.columns))
+            for name in copied:
+                with contextlib.suppress(ValueError):
+                    copied[name] = _copied(row, name)
+            return copied, None
 
-    def _entry(
-        self,
-        row: TableRow,
-        errors: RowErrors,
-        parse: Callable[[TableRow], tuple[JsonObject, Example]],
-    ) -> tuple[JsonObject, Example | None]:
-        """Return the copied columns of a row, and its example; None: it is damaged."""
-        if (entry := errors.parse(row, parse)) is not None:
-            return entry
-        copied: JsonObject = dict.fromkeys(_names(row, self.request.columns))
-        for name in copied:
-            with contextlib.suppress(ValueError):
-                copied[name] = _copied(row, name)
-        return copied, None
+        return read
 
 
 def prediction_rows(
