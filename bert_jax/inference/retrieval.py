@@ -140,9 +140,8 @@ def first_lists(
     """Return the lists of a run file, and a line on what is left out."""
     lists = read_run(Path(request.run))
     unjudged = [query for query in lists if query in collection.unjudged]
-    for query in unjudged:
-        del lists[query]
-    known, notes = known_only(lists, collection.corpus, collection.queries)
+    judged = {q: own for q, own in lists.items() if q not in collection.unjudged}
+    known, notes = known_only(judged, collection.corpus, collection.queries)
     if unjudged:
         notes.append(counted(unjudged, NOT_JUDGED))
     return known, notes
