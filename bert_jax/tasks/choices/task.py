@@ -115,14 +115,12 @@ class MultipleChoiceTask(FinetuningTask):
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the most probable `choice`, from 0, and the `probabilities` of all."""
-        probabilities = [
-            row["probabilities"][: len(example.choices)]
-            for example, row in zip(outputs.split.examples, outputs.rows, strict=True)
-        ]
-        return [
-            {"choice": int(values.argmax()), "probabilities": values.tolist()}
-            for values in probabilities
-        ]
+        predictions = []
+        for example, row in zip(outputs.split.examples, outputs.rows, strict=True):
+            own = row["probabilities"][: len(example.choices)]
+            best = int(own.argmax())
+            predictions.append({"choice": best, "probabilities": own.tolist()})
+        return predictions
 
     def official_scores(self, predictions: Predictions) -> dict[str, float]:
         """Return the `accuracy` over the questions with a label."""

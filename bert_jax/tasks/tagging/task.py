@@ -207,11 +207,10 @@ class TokenClassificationTask(FinetuningTask):
             tags[i] += [self.model.labels[tag] for tag in values["tag"][first]]
             probabilities[i] += values["probability"][first].tolist()
         plain = learned_scheme(self.model) is None
+        columns = zip(examples, tags, probabilities, strict=True)
         return [
-            {"tags": own_tags} | _chunks(sentence, own_tags, own_probabilities, plain)
-            for sentence, own_tags, own_probabilities in zip(
-                examples, tags, probabilities, strict=True
-            )
+            {"tags": own} | _chunks(sentence, own, scores, plain)
+            for sentence, own, scores in columns
         ]
 
     def official_scores(self, predictions: Predictions) -> dict[str, float]:
@@ -246,15 +245,13 @@ class TokenClassificationTask(FinetuningTask):
             return [value["tags"] for value in predictions.values]
         is_bilou = any(re.match("[LU]-", label) for label in self.model.labels)
         kept = (None,) if is_bilou else (None, scheme)
-        tags = [
-            [to_iobes_tag(tag) for tag in value["tags"]] for value in predictions.values
-        ]
-        return [
-            predicted
-            if sentence.scheme in kept
-            else convert_tags(predicted, sentence.scheme)
-            for sentence, predicted in zip(predictions.examples, tags, strict=True)
-        ]
+        tags = []
+        pairs = zip(predictions.examples, predictions.values, strict=True)
+        for sentence, value in pairs:
+            own = [to_iobes_tag(tag) for tag in value["tags"]]
+            changes = sentence.scheme not in kept
+            tags.append(convert_tags(own, sentence.scheme) if changes else own)
+        return tags
 
     def warnings(self, split: Split) -> list[str]:
         """Report tags outside the file's scheme, and sentences that were split."""

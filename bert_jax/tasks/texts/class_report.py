@@ -1,7 +1,6 @@
 """Errors in the class of a text or a pair of texts, or in any number of classes."""
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from bert_jax.metrics.confusions import (
     confusion_counts,
@@ -30,12 +29,10 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     index = {name: i for i, name in enumerate(labels)}
     gold = np.array([index[str(example.label)] for example in predictions.examples])
     predicted = np.array([index[value["label"]] for value in values])
-
-    def probabilities(classes: Int[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-        pairs = zip(values, classes.tolist(), strict=True)
-        return np.array([value["probabilities"][labels[i]] for value, i in pairs])
-
-    of_predicted, of_gold = probabilities(predicted), probabilities(gold)
+    rows = [[value["probabilities"][name] for name in labels] for value in values]
+    probabilities, number = np.array(rows), np.arange(len(rows))
+    of_predicted = probabilities[number, predicted]
+    of_gold = probabilities[number, gold]
     counts = confusion_counts(gold, predicted, len(labels))
     common = int(counts.sum(axis=1).argmax())
     report = {
@@ -48,8 +45,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **by_class.confusions(labels, counts),
     }
     if len(labels) == 2:
-        second = probabilities(np.ones_like(gold))
-        report["threshold"] = threshold_of(second, gold == 1)
+        report["threshold"] = threshold_of(probabilities[:, 1], gold == 1)
     losses = negative_log(of_gold)
     worst = WorstExamples()
     for i in np.flatnonzero(gold != predicted).tolist():

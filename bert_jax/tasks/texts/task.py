@@ -253,7 +253,9 @@ def _readable_rows(
     for i, (example, values) in enumerate(zip(examples, predictions, strict=True)):
         cells = [_predicted(values, separator)]
         if has_probability:
-            cells.append(_probabilities(values, separator))
+            names = values.get("labels") or [values.get("label")]
+            known = (values["probabilities"][n] for n in names if n is not None)
+            cells.append(separator.join(f"{value:.6g}" for value in known))
         if has_label:
             label = example.label
             is_number = isinstance(label, float)
@@ -273,9 +275,3 @@ def _predicted(prediction: Prediction, separator: str) -> str:
     if "labels" in prediction:
         return separator.join(prediction["labels"])
     return str(prediction["label"])
-
-
-def _probabilities(prediction: Prediction, separator: str) -> str:
-    probabilities = prediction["probabilities"]
-    names = prediction.get("labels") or [prediction.get("label")]
-    return separator.join(f"{probabilities[n]:.6g}" for n in names if n is not None)
