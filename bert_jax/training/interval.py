@@ -56,8 +56,11 @@ class Interval:
 
         What are no sums, as in a checkpoint of an older version, counts as none.
         """
-        pairs = sums.items() if isinstance(sums, dict) else ()
-        totals = {name: (pair[0], pair[1]) for name, pair in pairs if _is_pair(pair)}
+        totals = {}
+        for name, pair in sums.items() if isinstance(sums, dict) else ():
+            match pair:
+                case [float(total), float(count)]:
+                    totals[name] = total, count
         return cls(objective, weights, _totals=totals)
 
     def add(self, sums: Sums) -> None:
@@ -86,12 +89,6 @@ class Interval:
         """Return the totals and counts so far, for a checkpoint."""
         self._fetch()
         return {name: list(sums) for name, sums in self._totals.items()}
-
-
-def _is_pair(value: object) -> bool:
-    """Whether this is a list of a total and a count."""
-    numbers = value if isinstance(value, list) and len(value) == 2 else [None]
-    return all(isinstance(number, float) for number in numbers)
 
 
 @dataclasses.dataclass
