@@ -66,8 +66,10 @@ def origin_of(model: Model) -> Origin:
     for _ in range(_MAX_RUNS if model.sources else 0):  # without, made in memory
         if is_huggingface(directory):
             return read_card(directory / CARD)
-        source = run.get("init_from") or _converted_from(directory)
-        if not source:
+        source = run.get("init_from")
+        with contextlib.suppress(OSError, ValueError):  # no receipt of a conversion
+            source = source or read_json_object(directory / RECEIPT, "").get("source")
+        if not isinstance(source, str) or not source:
             return Origin()
         if source.startswith(HUB):
             card = read_card(cached_card(source))
@@ -78,15 +80,6 @@ def origin_of(model: Model) -> Origin:
         except (OSError, ValueError):
             return Origin()  # it was moved or removed since
     return Origin()
-
-
-def _converted_from(directory: epath.Path) -> str:
-    """Return the model that a checkpoint was converted from; "": none is recorded."""
-    path = directory / RECEIPT
-    with contextlib.suppress(OSError, ValueError):
-        source = read_json_object(path, "").get("source")
-        return source if isinstance(source, str) else ""
-    return ""
 
 
 def read_card(path: epath.Path | Path | None) -> Origin:
