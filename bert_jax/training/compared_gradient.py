@@ -43,7 +43,15 @@ def compared_gradient(
     counts = global_counts(task, corrupted, axes)
 
     def objective(texts: Texts) -> tuple[Float[Array, ""], Sums]:
-        sums = _compare_with_all(task, texts, axes)
+        if axes:
+            everyone = jax.tree.map(
+                lambda x: jax.lax.all_gather(x, axes, axis=0, tiled=True), texts
+            )
+            # Where this shard's rows stand among all: each finds its own text there.
+            first = jax.lax.axis_index(axes) * texts.vectors.shape[0]
+            sums = task.compare(texts, everyone, first)
+        else:
+            sums = task.compare(texts, texts, 0)
         return sum_of_means(sums, counts, task.weights), sums
 
     def represent(params: Params, rows: PyTree, key: Key[Array, ""]) -> Texts:
@@ -92,15 +100,3 @@ def _cached_gradient(
     cotangents = split_rows(by_vector, len(keys))
     grads, _ = jax.lax.scan(add, zeros, (rows, keys, cotangents))
     return grads, sums
-
-
-def _compare_with_all(task: ComparedTask, own: Texts, axes: tuple[str, ...]) -> Sums:
-    """Return the sums over this shard's rows, compared with those of all shards."""
-    if not axes:
-        return task.compare(own, own, 0)
-    everyone = jax.tree.map(
-        lambda x: jax.lax.all_gather(x, axes, axis=0, tiled=True), own
-    )
-    # Where this shard's rows stand among all: each finds its own text there.
-    first = jax.lax.axis_index(axes) * own.vectors.shape[0]
-    return task.compare(own, everyone, first)
