@@ -137,7 +137,19 @@ def several_sections(report: JsonObject) -> list[views.Section]:
     if report["threshold"]:
         what = "Each class is predicted"
         section = threshold_section(report["threshold"], what, report["checkpoint"])
-        section.parts.append(_table_of_thresholds(report))
+        columns = [views.Column("class"), views.Column("threshold")]
+        columns += [views.Column(name, "percent") for name in by_class.SCORES.values()]
+        rows = [
+            [
+                entry["label"],
+                f"{best['threshold']:.15g}",
+                *(best[name] for name in by_class.SCORES),
+            ]
+            for entry in report["classes"]
+            if (best := entry["best_threshold"])
+        ]
+        title = "The best threshold of each class alone"
+        section.parts.append(views.Table(title, columns, rows))
         shown.append(section)
     note = (
         "The texts with the highest loss: the sum over the classes of the negative "
@@ -145,21 +157,6 @@ def several_sections(report: JsonObject) -> list[views.Section]:
         "wrong, not the model."
     )
     return [*shown, worst_section(report, note, _several_item)]
-
-
-def _table_of_thresholds(report: JsonObject) -> views.Table:
-    columns = [views.Column("class"), views.Column("threshold")]
-    columns += [views.Column(name, "percent") for name in by_class.SCORES.values()]
-    rows = [
-        [
-            entry["label"],
-            f"{best['threshold']:.15g}",
-            *(best[name] for name in by_class.SCORES),
-        ]
-        for entry in report["classes"]
-        if (best := entry["best_threshold"])
-    ]
-    return views.Table("The best threshold of each class alone", columns, rows)
 
 
 def _several_item(entry: JsonObject) -> views.Item:

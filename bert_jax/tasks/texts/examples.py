@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -102,21 +103,18 @@ def labelled_example(
         return TextExample(texts, None, row.where, group, tuple(row.values))
     if missing:
         raise ValueError(missing_column_message(row.where, missing[0], row.values))
-    return TextExample(texts, _label(row, config, is_regression), row.where, group)
-
-
-def _label(
-    row: TableRow, config: ExamplesConfig, is_regression: bool
-) -> str | float | tuple[str, ...]:
-    places = {name: f"{row.where}: {name}" for name in config.label_columns}
-    if len(places) > 1:
-        return tuple(n for n, where in places.items() if flag(row.values[n], where))
-    ((name, where),) = places.items()
-    if is_regression:
-        return parse_number(row.values[name], where)
-    separator = config.label_separator if config.multi_label else ""
-    names = class_names(row.values[name], where, separator)
-    return names if separator else names[0]
+    label: str | float | tuple[str, ...]
+    first, where = row.values[columns[0]], f"{row.where}: {columns[0]}"
+    if len(columns) > 1:
+        flags = [flag(row.values[name], f"{row.where}: {name}") for name in columns]
+        label = tuple(itertools.compress(columns, flags))
+    elif is_regression:
+        label = parse_number(first, where)
+    else:
+        separator = config.label_separator if config.multi_label else ""
+        names = class_names(first, where, separator)
+        label = names if separator else names[0]
+    return TextExample(texts, label, row.where, group)
 
 
 def parse_number(value: object, where: str) -> float:
