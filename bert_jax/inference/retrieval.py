@@ -100,7 +100,10 @@ def search_files(
             f"{request.input}: {counted(same, 'queries')} that are documents, too, do "
             "not find themselves; --no-ignore-identical-ids lets them."
         )
-    rankings = first_of_each(rankings, request)
+    finds_itself = not request.ignore_identical_ids
+    for query, own in rankings.items():  # the first k, as BEIR without the query itself
+        pairs = [pair for pair in own.items() if finds_itself or pair[0] != query]
+        rankings[query] = dict(pairs[: request.k])
     if reranker is not None:
         rankings = rerank(reranker, collection, rankings, request.batch_size)
     if output:
@@ -183,16 +186,6 @@ def not_found_for_themselves(
     """Return the ids of queries that are documents, too, and not to be found."""
     own = [query for query in collection.queries if query in collection.corpus]
     return own if request.ignore_identical_ids else []
-
-
-def first_of_each(rankings: Rankings, request: SearchRequest) -> Rankings:
-    """Return the first k documents of each list, as BEIR without the query itself."""
-    finds_itself = not request.ignore_identical_ids
-    first: Rankings = {}
-    for query, own in rankings.items():
-        pairs = [pair for pair in own.items() if finds_itself or pair[0] != query]
-        first[query] = dict(pairs[: request.k])
-    return first
 
 
 def stored_vectors(
