@@ -99,8 +99,7 @@ def read_sentences(
             the file is not UTF-8, or not such a table.
     """
     require_file(path, "name a file of columns, or a .jsonl.")
-    is_rows = suffix_of(path) in (".jsonl", ".ndjson", ".json", ".parquet")
-    if is_rows:
+    if suffix_of(path) in (".jsonl", ".ndjson", ".json", ".parquet"):
         sentences = _read_rows(path, fields, names, skip_damaged)
     else:
         sentences = _read_columns(path, skip_damaged)
@@ -157,9 +156,10 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     # Not splitlines, which also splits at characters that a word may hold.
     lines = text.removesuffix("\n").split("\n")
     _check_line_ends(lines, path)
-    first = next((n for n, line in enumerate(lines, 1) if _is_word(line)), 0)
-    if not first:
+    numbers = [n for n, line in enumerate(lines, 1) if _is_word(line)]
+    if not numbers:
         return []
+    first = numbers[0]
     tabs = "\t" in lines[first - 1].strip(_BLANKS)
     width = len(_split(lines[first - 1], tabs))
     hint = _COMMENT_HINT * lines[first - 1].startswith("#")
@@ -188,8 +188,7 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     rows = _rows_of_lines(lines, path)
     sentences = parse_rows(path, rows, parse, skip_damaged, "sentences")
     _check_first_column(sentences, width)
-    end = next(n for n in range(len(lines), 0, -1) if _is_word(lines[n - 1]))
-    after = tuple(line.strip(_BLANKS) for line in lines[end:])
+    after = tuple(line.strip(_BLANKS) for line in lines[numbers[-1] :])
     return [*sentences[:-1], dataclasses.replace(sentences[-1], after=after)]
 
 
