@@ -95,7 +95,6 @@ def _describe_plan(
     config: PrepareConfig, tokenizer: Tokenizer, corpus: Corpus, layout: Layout
 ) -> JsonObject:
     """Return everything that the dataset's rows depend on."""
-    dtype = dtype_of(config, tokenizer)
     options = dataclasses.asdict(config)
     for name in _NOT_RECORDED:
         del options[name]
@@ -110,7 +109,7 @@ def _describe_plan(
         sources = [s | w for s, w in zip(sources, weights, strict=True)]
     return {
         "format_version": FORMAT_VERSION,
-        "row": dtype_to_json(dtype),
+        "row": dtype_to_json(dtype_of(config, tokenizer)),
         "sequence_length": config.sequence_length,
         "vocab_size": tokenizer.vocab_size,
         "pairs": config.pairs,
