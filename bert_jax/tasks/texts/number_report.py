@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Float, Float64
+from jaxtyping import Float
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -16,21 +16,16 @@ MAX_POINTS = 1000
 _NUM_BINS, _NUM_GROUPS = 25, 5
 
 
-def _range_of(errors: Float64[np.ndarray, " N"]) -> tuple[float, float]:
-    """Return the least and the largest, or more where bins would have no width."""
-    low, high = float(errors.min()), float(errors.max())
-    least = _NUM_BINS * 4 * np.spacing(max(abs(low), abs(high)))
-    return (
-        (low, high) if high - low > least else (low - 0.5 - least, high + 0.5 + least)
-    )
-
-
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     """Return the distribution of errors, errors by range, and worst examples."""
     gold = np.array([example.label for example in predictions.examples], np.float64)
     predicted = np.array([value["value"] for value in predictions.values], np.float64)
     error = predicted - gold
-    counts, edges = np.histogram(error, bins=_NUM_BINS, range=_range_of(error))
+    low, high = float(error.min()), float(error.max())
+    least = _NUM_BINS * 4 * np.spacing(max(abs(low), abs(high)))
+    if high - low <= least:  # bins would have no width
+        low, high = low - 0.5 - least, high + 0.5 + least
+    counts, edges = np.histogram(error, bins=_NUM_BINS, range=(low, high))
     columns = {"label": gold, "prediction": predicted, "error": error}
     return {
         "errors": _errors(error),
