@@ -36,6 +36,7 @@ class Subject:
 _NATS = "in nats; lower is better."
 _JUDGED = "Fraction of the pairs that the model judges correctly."
 _fraction = functools.partial(Subject, percent=True)
+_update = functools.partial(Subject, section="Optimisation")
 _rate = functools.partial(Subject, section="Throughput", from_zero=True)
 SUBJECTS = {
     "loss": Subject("Loss", "What training minimises; lower is better."),
@@ -71,19 +72,14 @@ SUBJECTS = {
     "f1": Subject("F1"),
     "macro_f1": Subject("Macro F1"),
     "mcc": Subject("Matthews correlation"),
-    "learning_rate": Subject(
-        "Learning rate", "Of each logged step.", "Optimisation", from_zero=True
+    "learning_rate": _update("Learning rate", "Of each logged step.", from_zero=True),
+    "grad_norm": _update(
+        "Gradient norm", "Before clipping; a larger gradient is scaled down."
     ),
-    "grad_norm": Subject(
-        "Gradient norm",
-        "Before clipping; a larger gradient is scaled down.",
-        "Optimisation",
-    ),
-    "skipped_in_a_row": Subject(
+    "skipped_in_a_row": _update(
         "Skipped updates",
         "Number of updates in a row that were skipped because the gradient was not "
         "finite.",
-        "Optimisation",
         from_zero=True,
     ),
     "tokens_per_second": _rate("Tokens per second", "Of all devices, without padding."),

@@ -27,7 +27,7 @@ from bert_jax.apps.run_page.run_record import (
     read_run_record,
 )
 from bert_jax.apps.run_page.run_report import write_run_report
-from bert_jax.config import FinetuneConfig, PretrainConfig
+from bert_jax.config import FinetuneConfig
 from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.storage.files import JsonObject, atomic_write, require_output_file
 from bert_jax.storage.manifest import read_manifest
@@ -152,15 +152,6 @@ def comparability_notes(runs: Sequence[RunRecord]) -> Iterator[str]:
             yield f"Left out of {place}, as unreadable: lines {count:,}."
 
 
-def _num_scored(config: PretrainConfig) -> int:
-    """Return how many validation rows a run is scored on, if its dataset is there."""
-    with contextlib.suppress(ValueError, OSError):
-        shards = read_manifest(epath.Path(config.data.path))["shards"]
-        rows = sum(s["rows"] for s in shards if s["split"] == "validation")
-        return min(config.eval_rows or rows, rows)
-    return config.eval_rows
-
-
 def validation_data(run: RunRecord) -> tuple[object, ...]:
     """Return what tells on which examples, and masks, a run was scored."""
     config = run.config
@@ -171,8 +162,13 @@ def validation_data(run: RunRecord) -> tuple[object, ...]:
         most = min(masks.num_slots(length), needed.num_slots(length))
         shares = masks.rate, masks.mask_share, masks.random_share, masks.unit
         spans = masks.span_probability, masks.max_span
-        rows = config.data.fingerprint, _num_scored(config)
-        return *rows, most, *shares, *(spans if masks.unit == "span" else ())
+        num_scored = config.eval_rows
+        with contextlib.suppress(ValueError, OSError):  # the dataset may not be there
+            shards = read_manifest(epath.Path(config.data.path))["shards"]
+            rows = sum(s["rows"] for s in shards if s["split"] == "validation")
+            num_scored = min(num_scored or rows, rows)
+        about = config.data.fingerprint, num_scored, most
+        return *about, *shares, *(spans if masks.unit == "span" else ())
     data = config.data
     if data.validation:
         return (data.validation_fingerprint or data.validation,)

@@ -228,8 +228,12 @@ def provenance(run: RunRecord) -> list[tuple[str, str]]:
         ("initial parameters", config.init_from or "random"),
         *([("teacher", config.teacher)] if config.teacher else []),
         *_data(config),
-        *_tokenizer(run.workdir),
     ]
+    with contextlib.suppress(OSError, ValueError):  # not written yet, or removed
+        tokenizer = Tokenizer.load(run.workdir / "tokenizer")
+        cased = "cased" if tokenizer.cased else "uncased"
+        about = f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {cased}"
+        rows.append(("tokenizer", about))
     for entry in run.history:
         rows.append((f"from step {entry.get('step', '?')}", _entry(entry)))
     files = {METRICS: run.workdir / METRICS}
@@ -269,15 +273,6 @@ def _data(config: PretrainConfig | FinetuneConfig) -> Iterator[tuple[str, str]]:
     first = config.data.first_step if isinstance(config, PretrainConfig) else 0
     rows = (config.num_steps - first) * config.batch_size
     yield "rows of all steps", f"{rows:,}, as {config.batch_size:,} in each step"
-
-
-def _tokenizer(workdir: epath.Path) -> Iterator[tuple[str, str]]:
-    try:
-        tokenizer = Tokenizer.load(workdir / "tokenizer")
-    except (OSError, ValueError):
-        return  # not written yet, or removed
-    cased = "cased" if tokenizer.cased else "uncased"
-    yield "tokenizer", f"{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {cased}"
 
 
 def _entry(entry: JsonObject) -> str:
