@@ -20,16 +20,10 @@ _FORMATS = {
     "data_wait": ("data wait", ".1%"),
 }
 """Headings and formats of scalars; others have their name, and four decimals."""
-_HIDDEN = {
-    "mlm_loss",
-    "clm_loss",
-    "bytes_per_token",
-    "nsp_loss",
-    "sop_loss",
-    "grad_norm",
-    "learning_rate",
-    "skipped_in_a_row",
-}
+_HIDDEN = (
+    "mlm_loss clm_loss bytes_per_token nsp_loss sop_loss grad_norm learning_rate "
+    "skipped_in_a_row"
+).split()
 _LEAST_WIDTH = 6
 _HEADING_EVERY = 20
 """Rows between two lines of headings, so that the end of a log has one."""
