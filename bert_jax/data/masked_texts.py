@@ -50,27 +50,20 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
     to sixty tokens around the mask, and have at most `max_tokens` besides [CLS] and
     [SEP].
     """
+    tokenizer = dataset.tokenizer
     rows = validation_rows(dataset, 10 * count)  # not all have such a word
     first = (row["tokens"][1 : row["second"][0] - 1].astype(np.int64) for row in rows)
-    frequent = _frequent_words(dataset)
-    texts = [
-        _masked_text(dataset.tokenizer, frequent, ids, max_tokens) for ids in first
-    ]
-    return spread([text for text in texts if text is not None], count)
-
-
-def _frequent_words(dataset: Dataset) -> Bool[np.ndarray, " V"]:
-    train, size = dataset.train, dataset.tokenizer.vocab_size
+    train, size = dataset.train, tokenizer.vocab_size
     numbers = np.linspace(0, len(train) - 1, min(len(train), _COUNTED_ROWS))
-    rows = train.gather(np.unique(numbers.astype(np.int64)))
-    counts = np.bincount(rows["tokens"].ravel().astype(np.int64), minlength=size)
+    counted = train.gather(np.unique(numbers.astype(np.int64)))["tokens"]
+    counts = np.bincount(counted.ravel().astype(np.int64), minlength=size)
     # Without sentencepiece's mark of a word's start.
-    words = (token.removeprefix("▁") for token in dataset.tokenizer.tokens(range(size)))
+    words = (token.removeprefix("▁") for token in tokenizer.tokens(range(size)))
     is_long = np.array([len(word) >= MIN_LETTERS and word.isalpha() for word in words])
     chosen = np.argsort(-counts * is_long, kind="stable")[:NUM_FREQUENT]
-    frequent = np.zeros(size, bool)
-    frequent[chosen] = True
-    return frequent & is_long & (counts > 0)
+    frequent = np.isin(np.arange(size), chosen) & is_long & (counts > 0)
+    texts = [_masked_text(tokenizer, frequent, ids, max_tokens) for ids in first]
+    return spread([text for text in texts if text is not None], count)
 
 
 def _masked_text(
