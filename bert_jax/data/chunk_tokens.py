@@ -41,7 +41,10 @@ def read_tokens(
         samples = {"undecodable bytes": "\ufffd"} if undecodable else {}
         kept = _tokenize(text, config, tokenizer, report, samples)
         for kind, sample in samples.items():
-            place = f"{file:09} {offset:018} {_line_of(text, sample):09}"
+            words = " ".join(sample.split())
+            lines = (" ".join(line.split()) for line in split_lines(text))
+            number = next((i for i, line in enumerate(lines) if words in line), 0)
+            place = f"{file:09} {offset:018} {number:09}"
             report.first[kind] = min(report.first.get(kind, place), place)
         if kept:
             start = bounds[-1][-1] if bounds else 0
@@ -54,13 +57,6 @@ def read_tokens(
         )
     report.add_lengths("document_tokens", (ends[-1] - ends[0] for ends in bounds))
     return tokens, bounds, report
-
-
-def _line_of(text: str, sample: str) -> int:
-    """Return the index of the first line that holds a sample, whatever its spaces."""
-    words = " ".join(sample.split())
-    lines = enumerate(split_lines(text))
-    return next((i for i, line in lines if words in " ".join(line.split())), 0)
 
 
 def _tokenize(
