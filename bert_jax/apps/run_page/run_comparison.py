@@ -103,12 +103,9 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 def run_comparison(runs: Mapping[str, RunRecord]) -> str:
     """Return the page as HTML; all texts are escaped."""
-    settings = [
-        {field["name"]: field for field in configuration(run.config)}
-        for run in runs.values()
-    ]
-    abouts = {name: own[name]["about"] for own in settings for name in own}
-    values = [{name: own[name]["value"] for name in own} for own in settings]
+    settings = [configuration(run.config) for run in runs.values()]
+    abouts = {field["name"]: field["about"] for own in settings for field in own}
+    values = [{field["name"]: field["value"] for field in own} for own in settings]
     origins = [dict(provenance(run)[:-1]) for run in runs.values()]  # not of the page
     data: JsonObject = {
         "runs": [

@@ -76,9 +76,8 @@ def read_run_record(path: str) -> RunRecord:
             f"{path} holds several runs, and a report shows one; name one of them, "
             f"such as {directory / best}."
         )
-    is_run = (directory / "config.json").exists() and not (
-        directory / MANIFEST
-    ).exists()
+    is_model = (directory / MANIFEST).exists()
+    is_run = (directory / "config.json").exists() and not is_model
     values = read_config(directory) if is_run else {}
     if not {"num_steps", "model", "data"} <= values.keys():
         raise FileNotFoundError(
