@@ -165,10 +165,9 @@ def transformers_outputs(
     ]
     if absent:
         raise ValueError(f"it does not find {', '.join(map(str, absent[:3]))}")
+    index = None if config.head == "multiple_choice" else ...
     arguments = {
-        name: torch.from_numpy(values)[
-            None if config.head == "multiple_choice" else ...
-        ]
+        name: torch.from_numpy(values)[index]
         for name, values in _arguments(family, model.config, inputs).items()
     }
     with torch.no_grad():

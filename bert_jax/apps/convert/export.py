@@ -76,8 +76,7 @@ def export_huggingface(
             config["architectures"] = [f"{class_name}ForPreTraining"]
         write_json(config, directory / CONFIG)
         differences = write_tokenizer(model, directory)
-        embedding = model.embedding
-        if embedding is not None and embedding.unsupported:
+        if (embedding := model.embedding) is not None and embedding.unsupported:
             lost = f"the model's files require {embedding.unsupported}"
             warn(f"{output}: {lost}, which is left out: `embed` takes the mean there.")
         elif embedding is not None:

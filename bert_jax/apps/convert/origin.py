@@ -97,9 +97,6 @@ def read_card(path: epath.Path | Path | None) -> Origin:
         values = value if isinstance(value, list) else [value]
         return tuple(v for v in values if re.fullmatch(pattern, str(v)) and v)
 
-    license, base = valid("license", _LICENSE), valid("base_model", _NAME)
-    return Origin(
-        license[0] if license else "",
-        valid("language", _LANGUAGE),
-        base[0] if base else "",
-    )
+    license = next(iter(valid("license", _LICENSE)), "")
+    base_model = next(iter(valid("base_model", _NAME)), "")
+    return Origin(license, valid("language", _LANGUAGE), base_model)
