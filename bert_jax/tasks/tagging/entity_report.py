@@ -259,9 +259,8 @@ def _labels_item(entry: JsonObject) -> views.Item:
         else views.MarkedSpan(word, "wrong", f"{gold} → {predicted}")
         for word, gold, predicted in words
     ]
-    return views.Item(
-        entry["where"], facts, [views.Passage("words", views.spaced(spans))], wrong
-    )
+    passage = views.Passage("words", views.spaced(spans))
+    return views.Item(entry["where"], facts, [passage], wrong)
 
 
 _MEANINGS = {
