@@ -45,9 +45,13 @@ _GRAMMAR = frozenset(
 def paragraphs(docstring: str) -> list[str]:
     """Extract the paragraphs of prose of a docstring, each as a line without markup."""
     lines = _without_code(inspect.cleandoc(docstring).split("\n"))
-    texts = (" ".join(unit) for unit in _units(lines))
-    long = (text for text in texts if text.count(" ") >= _MIN_WORDS - 1)
-    return list(filter(is_prose, map(_remove_markup, long)))
+    texts = []
+    for text in map(" ".join, _units(lines)):
+        if text.count(" ") >= _MIN_WORDS - 1:
+            for pattern, replacement in _MARKUP:
+                text = pattern.sub(replacement, text)
+            texts.append(" ".join(text.split()))
+    return list(filter(is_prose, texts))
 
 
 def _without_code(lines: Iterable[str]) -> list[str]:
@@ -106,12 +110,6 @@ def _units(lines: Iterable[str]) -> Iterator[list[str]]:
             is_item = mark is not None
         if text:
             unit.append(text[mark.end() :] if mark else text)
-
-
-def _remove_markup(text: str) -> str:
-    for pattern, replacement in _MARKUP:
-        text = pattern.sub(replacement, text)
-    return " ".join(text.split())
 
 
 def is_prose(text: str) -> bool:
