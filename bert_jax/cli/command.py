@@ -15,7 +15,6 @@ from bert_jax.cli.names import SHORT_NAMES, names_of, options_of, with_present_n
 from bert_jax.config import FinetuneConfig, PretrainConfig, RunConfig
 from bert_jax.config.checks import RESOLVED, did_you_mean, field_descriptions, spaced
 from bert_jax.config.files import load_config as load_config
-from bert_jax.config.serialization import with_changes
 from bert_jax.terminal.messages import UsageError, say
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def with_ruled_predictions(config: ConfigT, arguments: Sequence[str]) -> ConfigT
     if not isinstance(config, PretrainConfig):
         return config
     names = named_options(arguments) & {"--masking.rate", "--masking.final-rate", _DATA}
-    ruled = with_changes(config, [("masking.max_predictions", None)])
+    ruled = config.changed(masking={"max_predictions": None})
     number = ruled.masking.num_slots(config.data.sequence_length)
     return ruled if names and config.masking.max_predictions == number else config
 
@@ -139,18 +138,19 @@ def without_resolved(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
 
     What the run filled in for its data and its teacher goes with them.
     """
-    names, changes = named_options(arguments), dict[str, Any]()
-    if "--teacher" in names:
-        changes["distillation.fingerprint"] = ""
+    names = named_options(arguments)
     config = with_ruled_predictions(config, arguments)
-    if isinstance(config, PretrainConfig):
-        if _DATA in names:
-            changes |= dict.fromkeys(("masking.mask_token_id", "masking.vocab_size"))
-            changes |= dict.fromkeys(("data.fingerprint", "data.pairs"), "")
-            changes |= dict.fromkeys(("data.sequence_length", "model.vocab_size"), 0)
-    elif isinstance(config, FinetuneConfig) and names & {_DATA, "--data.train"}:
-        config = config.without_record()
-    return with_changes(config, changes.items())
+    if "--teacher" in names:
+        config = config.changed(distillation={"fingerprint": ""})
+    if isinstance(config, FinetuneConfig) and names & {_DATA, "--data.train"}:
+        return config.without_record()
+    if isinstance(config, PretrainConfig) and _DATA in names:
+        return config.changed(
+            data={"fingerprint": "", "pairs": "", "sequence_length": 0},
+            masking={"mask_token_id": None, "vocab_size": None},
+            model={"vocab_size": 0},
+        )
+    return config
 
 
 def taking_beam_options(read: Callable[..., Any]) -> Callable[..., Any]:

@@ -52,7 +52,7 @@ def with_named_rates(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
     configuration may have, would hide the share.
     """
     if isinstance(config, FinetuneConfig) and _RATE in named_options(arguments):
-        config = dataclasses.replace(config, rate_by_size=False)
+        config = config.changed(rate_by_size=False)
     values = [option_value(arguments, name) for name in _WARMUP]
     share, steps = (value if value and value.strip("0.") else None for value in values)
     if share is None:
@@ -62,8 +62,7 @@ def with_named_rates(config: ConfigT, arguments: Sequence[str]) -> ConfigT:
             f"--optimizer.warmup-share={share} has no effect with "
             f"--optimizer.warmup-steps={steps}; give one of them."
         )
-    optimizer = dataclasses.replace(config.optimizer, warmup_steps=0)
-    return dataclasses.replace(config, optimizer=optimizer)
+    return config.changed(optimizer={"warmup_steps": 0})
 
 
 def start(options: StartOptions) -> bool:

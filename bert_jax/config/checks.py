@@ -9,7 +9,7 @@ import re
 import struct
 import types
 import typing
-from typing import Any
+from typing import Any, Self
 
 RESOLVED = {"resolved": True}
 """Metadata of a field that a run fills in; it is not a command-line option."""
@@ -236,6 +236,19 @@ class CheckedConfig:
             if getattr(config, field.name) != field.default
         ]
         return f"{type(self).__qualname__}({', '.join(arguments)})"
+
+    def changed(self, **fields: Any) -> Self:
+        """Return the configuration with other values of fields.
+
+        A dict changes fields of a nested configuration: `data={"path": "rows"}`.
+        """
+        config: Any = self
+        for name, value in fields.items():
+            nested = getattr(self, name, None)
+            if isinstance(value, dict) and isinstance(nested, CheckedConfig):
+                fields[name] = nested.changed(**value)
+        changed: Self = dataclasses.replace(config, **fields)
+        return changed
 
     def require_positive(self, *names: str) -> None:
         """Check that fields are finite and greater than 0."""

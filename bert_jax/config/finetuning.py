@@ -277,8 +277,6 @@ class FinetuneConfig(RunConfig):
         """The settings for other examples, without what a run has filled in."""
         if not self.data.fingerprint:  # they are no record
             return self
-        data = dataclasses.replace(
-            self.data, fingerprint="", validation_fingerprint="", test_fingerprint=""
-        )
+        names = "fingerprint", "validation_fingerprint", "test_fingerprint"
         model = BertConfig(**{name: getattr(self.model, name) for name in OWN_FIELDS})
-        return dataclasses.replace(self, data=data, model=model)
+        return self.changed(data=dict.fromkeys(names, ""), model=model)

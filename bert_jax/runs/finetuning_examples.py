@@ -40,14 +40,13 @@ def chosen_config(
     given = {n: named_source(s, n) for n, s in sources.items() if s is not None}
     if "train" in given:
         config = config.without_record()
-    data = dataclasses.replace(config.data, **given)  # type: ignore[arg-type]
     require(
         isinstance(model, str | os.PathLike),
         f"model={model!r:.80} must be a path or a name; save what is in memory by "
         "bert.save(DIRECTORY, to='checkpoint'), and name that.",
     )
     start = os.fspath(model) or config.init_from
-    return dataclasses.replace(config, data=data, init_from=start)
+    return config.changed(data=given, init_from=start)
 
 
 def with_fingerprints(

@@ -261,8 +261,7 @@ def prepare_finetuning(
     start = load_start(config, workdir, resume)
     source, tokenizer, params = start.model, start.tokenizer, start.params
     rate, data = rate_for(config, source, resume), resolved_data(config, start)
-    optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
-    config = dataclasses.replace(config, data=data, optimizer=optimizer)
+    config = config.changed(data=data, optimizer={"peak_learning_rate": rate})
     task = finetuning_task(config.task, data)
     splits = read_splits(task)
     class_examples = splits.train

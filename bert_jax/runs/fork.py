@@ -187,7 +187,7 @@ def _with_predictions(config: RunConfig) -> RunConfig:
     if not isinstance(config, PretrainConfig) or config.masking.max_predictions:
         return config
     number = config.masking.num_slots(config.data.sequence_length)
-    return with_changes(config, [("masking.max_predictions", number)])
+    return config.changed(masking={"max_predictions": number})
 
 
 def _changes(

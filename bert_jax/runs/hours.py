@@ -1,6 +1,5 @@
 """The number of steps that a pretraining run takes in some hours on its devices."""
 
-import dataclasses
 import functools
 import itertools
 import math
@@ -119,7 +118,5 @@ def with_steps(config: PretrainConfig, num_steps: int) -> PretrainConfig:
     end, warmup_steps = decay_steps or num_steps, scaled(optimizer.warmup_steps)
     if optimizer.schedule == "constant":  # where both meet, both may be rounded up
         warmup_steps = min(warmup_steps, end - round(optimizer.decay_share * end))
-    optimizer = dataclasses.replace(
-        optimizer, warmup_steps=warmup_steps, decay_steps=decay_steps
-    )
-    return dataclasses.replace(config, num_steps=num_steps, optimizer=optimizer)
+    steps = {"warmup_steps": warmup_steps, "decay_steps": decay_steps}
+    return config.changed(num_steps=num_steps, optimizer=steps)

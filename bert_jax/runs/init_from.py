@@ -92,8 +92,7 @@ def with_shape_of(
     taken = {name: value for name, value in shape.items() if value != ours[name]}
     values = ", ".join(f"{name}={value}" for name, value in taken.items())
     try:
-        model = dataclasses.replace(config.model, **taken)
-        config = dataclasses.replace(config, model=model)
+        config = config.changed(model=taken)
     except ValueError as error:
         raise ValueError(
             f"{config.init_from} has {values}, and the other options of the model do "
@@ -139,14 +138,15 @@ def open_source(
     keep, or it has another shape than the options in `named`.
     """
     config = pin_source(config, None if resume is None else resume.config)
-    config = _with_first_step(0, config)  # a file may have that of another run
+    # A file may have that of another run.
+    config = config.changed(data={"first_step": 0})
     if not config.init_from:
         return None, config
     if resume is not None:
         model = resume.config.get("model")
         shape = model if isinstance(model, dict) else {}
         config = with_shape_of(config, shape, named=named)
-        return None, _with_first_step(_first_step(resume), config)
+        return None, config.changed(data={"first_step": _first_step(resume)})
     source, imported = resolve_path(config.init_from)
     if imported:
         return _imported_params(config, dataset, named)
@@ -163,7 +163,7 @@ def open_source(
         require_finite(params, source)
         return params, config
     step = _step_with_optimizer(source, config.optimizer.algorithm)
-    return source, _with_first_step(step, config)
+    return source, config.changed(data={"first_step": step})
 
 
 def _step_with_optimizer(source: epath.Path, algorithm: str) -> int:
@@ -200,11 +200,6 @@ def _first_step(resume: Resume) -> int:
             "the run then uses the checkpoint's own."
         )
     return step
-
-
-def _with_first_step(step: int, config: PretrainConfig) -> PretrainConfig:
-    data = dataclasses.replace(config.data, first_step=step)
-    return dataclasses.replace(config, data=data)
 
 
 def _check_tokenizer(

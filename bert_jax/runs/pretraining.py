@@ -9,7 +9,7 @@ import jax
 
 from bert_jax.config import PretrainConfig
 from bert_jax.config.files import given_config, load_config
-from bert_jax.config.serialization import to_dict, with_changes
+from bert_jax.config.serialization import to_dict
 from bert_jax.data.records import Dataset, open_dataset
 from bert_jax.distributed.collectives import (
     is_primary,
@@ -54,8 +54,7 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
     data, model, masking = config.data, config.model, config.masking
     length, pairs = dataset.sequence_length, dataset.manifest["pairs"]
     size, mask_id = tokenizer.vocab_size, tokenizer.mask_id
-    data = dataclasses.replace(
-        data,
+    data = data.changed(
         sequence_length=defined(
             "data.sequence_length", data.sequence_length, length, 0
         ),
@@ -64,19 +63,17 @@ def resolve(config: PretrainConfig, dataset: Dataset) -> PretrainConfig:
         ),
         pairs=defined("data.pairs", data.pairs, pairs, ""),
     )
-    model = dataclasses.replace(
-        model,
+    model = model.changed(
         vocab_size=defined("model.vocab_size", model.vocab_size, size, 0),
         # transformers gives every token of a tokenizer without segments segment 0, so a
         # second row that is trained here would be lost in an export.
         type_vocab_size=model.type_vocab_size if tokenizer.has_segments else 1,
     )
-    masking = dataclasses.replace(
-        masking,
+    masking = masking.changed(
         vocab_size=defined("masking.vocab_size", masking.vocab_size, size),
         mask_token_id=defined("masking.mask_token_id", masking.mask_token_id, mask_id),
     )
-    config = dataclasses.replace(config, data=data, model=model, masking=masking)
+    config = config.changed(data=data, model=model, masking=masking)
     require_rows(config, dataset)
     return config
 
@@ -113,8 +110,8 @@ def complete_masking(
         # The record is damaged: `check_workdir` refuses it, and names its file.
         number = masking.num_slots(dataset.sequence_length)
     if masking.max_predictions is None:
-        masking = dataclasses.replace(masking, max_predictions=number)
-    return dataclasses.replace(config, masking=masking)
+        return config.changed(masking={"max_predictions": number})
+    return config
 
 
 def open_for(
@@ -198,7 +195,7 @@ def scored_config(run: Run[PretrainConfig]) -> PretrainConfig:
     rows = [c["before"] for c in run.changed if c["field"] == "eval_rows"]
     if rows and is_primary():
         say(f"The run has ended, and its scores are of eval_rows={rows[0]}.")
-    return with_changes(run.config, [("eval_rows", number) for number in rows])
+    return run.config.changed(eval_rows=rows[0]) if rows else run.config
 
 
 def resolve_run(

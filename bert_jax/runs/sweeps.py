@@ -84,10 +84,13 @@ def grid(config: FinetuneConfig, seeds: int, sweep: bool) -> Iterator[SweepRun]:
         setting = f"rate {rated}, batch {batch_size}, epochs {epochs:g}"
         for seed in range(config.seed, config.seed + seeds):
             name = run_name(setting, seed)
-            optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=rate)
-            changed = {"batch_size": batch_size, "num_epochs": epochs, "seed": seed}
-            changed["rate_by_size"] = by_size
-            own = dataclasses.replace(config, optimizer=optimizer, **changed)
+            own = config.changed(
+                optimizer={"peak_learning_rate": rate},
+                batch_size=batch_size,
+                num_epochs=epochs,
+                seed=seed,
+                rate_by_size=by_size,
+            )
             yield SweepRun(name, setting, own)
 
 
@@ -101,12 +104,12 @@ def with_pinned_models(
     """
     if before is None:
         return with_pinned_teacher(pin_source(config, None), None)
-    data, own = before.get("data"), config.data
+    data = before.get("data")
     length = data.get("max_length") if isinstance(data, dict) else None
-    if isinstance(length, int) and not own.max_length:
-        own = dataclasses.replace(own, max_length=length)
+    if isinstance(length, int) and not config.data.max_length:
+        config = config.changed(data={"max_length": length})
     by_size = config.rate_by_size and bool(before.get("rate_by_size"))
-    config = dataclasses.replace(config, data=own, rate_by_size=by_size)
+    config = config.changed(rate_by_size=by_size)
     return with_pinned_teacher(pin_source(config, before), str(before.get("teacher")))
 
 

@@ -1,6 +1,5 @@
 """The model that `teacher` names: what a run learns from besides its data."""
 
-import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import TypeVar
@@ -27,7 +26,7 @@ ConfigT = TypeVar("ConfigT", PretrainConfig, FinetuneConfig)
 def with_pinned_teacher(config: ConfigT, before: str | None) -> ConfigT:
     """As `pin_source`, for the teacher: `before` is its name at an earlier start."""
     teacher = pinned(config.teacher, before, "The teacher is")
-    return dataclasses.replace(config, teacher=teacher)
+    return config.changed(teacher=teacher)
 
 
 def fingerprint(model: Model, before: str = "") -> str:
@@ -69,8 +68,7 @@ def _with_fingerprint(config: ConfigT, model: Model, resume: Resume | None) -> C
         f"distillation.fingerprint={stated} but teacher={name} has {actual}; name it "
         "by --teacher if it is meant, or the other model.",
     )
-    distillation = dataclasses.replace(config.distillation, fingerprint=actual)
-    return dataclasses.replace(config, distillation=distillation)
+    return config.changed(distillation={"fingerprint": actual})
 
 
 def _open(

@@ -3,7 +3,6 @@
 It is then fine-tuned on a few examples to find which library a paragraph is from.
 """
 
-import dataclasses
 import json
 import os
 import time
@@ -135,8 +134,8 @@ def demo(
         )
     )
     say("4/5  Pretraining.")
-    data = dataclasses.replace(pretraining.data, path=str(root / "data"))
-    scores = pretrain(dataclasses.replace(pretraining, data=data), root / "model")
+    pretraining = pretraining.changed(data={"path": str(root / "data")})
+    scores = pretrain(pretraining, root / "model")
     say("5/5  Fine-tuning: which library is a paragraph from?")
     accuracies = finetune_on_origins(root, finetuning)
     minutes = (time.monotonic() - start) / 60
@@ -154,13 +153,13 @@ def finetune_on_origins(root: Path, config: FinetuneConfig) -> dict[str, float]:
     if not origins.exists():
         write_origins(paragraph_origins(root / "corpus"), origins)
     train, validation = (str(origins / f"{split}.csv") for split in SPLITS)
-    data = dataclasses.replace(config.data, train=train, validation=validation)
-    config = dataclasses.replace(config, data=data, init_from=str(root / "model"))
+    data = {"train": train, "validation": validation}
+    config = config.changed(data=data, init_from=str(root / "model"))
     scores = {}
     for name, from_scratch in (("pretrained", False), ("from_scratch", True)):
         say(f"library_{name}:")
         scores[name] = finetune(
-            dataclasses.replace(config, from_scratch=from_scratch),
+            config.changed(from_scratch=from_scratch),
             root / f"library_{name}",
             root / "examples",
         )

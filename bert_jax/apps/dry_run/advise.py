@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from bert_jax.config import BertConfig, PretrainConfig
-from bert_jax.config.serialization import with_changes
 from bert_jax.data.pipeline import Batch
 from bert_jax.distributed.mesh import make_mesh
 from bert_jax.distributed.topologies import Topology
@@ -36,7 +35,7 @@ def alternatives(
     shard_rows = config.batch_size // num_shards
     # More microbatches, and those of them that are large enough.
     microbatched = [
-        dataclasses.replace(config, microbatches=count)
+        config.changed(microbatches=count)
         for count in range(config.microbatches, shard_rows + 1)
         if shard_rows % count == 0 and count % config.microbatches == 0
     ]
@@ -47,7 +46,7 @@ def alternatives(
         if shard_rows // option.microbatches >= min_rows or option == config
     ]
     stronger = _stronger_remat(config.model, config.data.sequence_length)
-    remat = [[with_changes(option, change) for option in large] for change in stronger]
+    remat = [[option.changed(model=change) for option in large] for change in stronger]
     same_sharding = [large[1:], *remat] if state_fits else []
     # Parameters and optimizer sharded over more devices.
     sizes = [
@@ -60,7 +59,7 @@ def alternatives(
     sharded_large = [_with_fsdp(option, max_fsdp) for option in large[1:] if sizes]
     # Everything at once.
     smallest = [
-        _with_fsdp(with_changes(option, [("model.remat", "layer")]), max_fsdp)
+        _with_fsdp(option.changed(model={"remat": "layer"}), max_fsdp)
         for option in microbatched
     ]
     methods = (*same_sharding, sharded, sharded_large, smallest)
@@ -68,20 +67,19 @@ def alternatives(
     return [method for method in others if method]
 
 
-def _stronger_remat(model: BertConfig, length: int) -> list[list[tuple[str, str]]]:
+def _stronger_remat(model: BertConfig, length: int) -> list[dict[str, str]]:
     """Return the changes to rematerialization that keeps less than that of `model`."""
     kinds = ("none", "attention", "layer")
     stronger = kinds[kinds.index(model.remat) + 1 :]
     # A fused kernel of attention keeps no scores anyway.
     is_plain = chosen_kernel(model, length, deterministic=False) == "plain"
-    kept = [kind for kind in stronger if is_plain or kind == "layer"]
-    return [[("model.remat", kind)] for kind in kept]
+    return [{"remat": kind} for kind in stronger if is_plain or kind == "layer"]
 
 
 def _with_fsdp(config: PretrainConfig, size: int) -> PretrainConfig:
     mesh = config.mesh
     data = -1 if mesh.data == -1 else mesh.data * mesh.fsdp // size
-    return with_changes(config, [("mesh.data", data), ("mesh.fsdp", size)])
+    return config.changed(mesh={"data": data, "fsdp": size})
 
 
 def changed_options(config: PretrainConfig, before: PretrainConfig) -> str:

@@ -19,7 +19,6 @@ from etils import epath
 
 from bert_jax.apps.experiments.design import (
     Budget,
-    Changes,
     Experiment,
     Measure,
     Probe,
@@ -116,15 +115,13 @@ class Cell:
 
     def pretrain(self, fraction: float) -> Path:
         """Pretrain until a fraction of the FLOPs; return the workdir of the model."""
-        changes: Changes = ()
-        if self.variant.rates:
-            changes = (("optimizer.peak_learning_rate", self._best_rate()),)
+        rate = {"peak_learning_rate": self._best_rate()} if self.variant.rates else {}
         # A run that was measured before has fewer steps of the same schedule.
         extend = len(self.variant.fractions) > 1
         workdir = self.directory
         for config, workdir in self._stages(fraction):
             run_on_primary(functools.partial(_remove_newer, workdir, config.num_steps))
-            pretrain(with_changes(config, changes), workdir, extend)
+            pretrain(config.changed(optimizer=rate), workdir, extend)
         if self.variant.num_averaged > 1:
             output = workdir.with_name("average")
             run_on_primary(functools.partial(_write_average, workdir, output))
@@ -145,16 +142,16 @@ class Cell:
             interval = min(max(1, steps // 4), _CHECKPOINT_STEPS)
             if num_averaged > 1:
                 interval = max(1, steps // (10 * (num_averaged - 1)))
-            changes: Changes = (
+            own = config.changed(
                 # No stage has the rows of another in the same order.
-                ("seed", self.seed + _STAGE_SEED * number),
-                ("init_from", source),
-                ("num_steps", steps),
-                ("eval_every", steps),
-                ("checkpoint_every", interval),
-                ("keep_checkpoints", num_averaged),
+                seed=self.seed + _STAGE_SEED * number,
+                init_from=source,
+                num_steps=steps,
+                eval_every=steps,
+                checkpoint_every=interval,
+                keep_checkpoints=num_averaged,
             )
-            yield with_changes(config, changes), workdir
+            yield own, workdir
             start, source = start + stage.fraction, str(workdir)
 
     def _best_rate(self) -> float:
@@ -167,11 +164,11 @@ class Cell:
                 held_out = Cell(
                     root, self.budget, self.inputs, self.variant, HELD_OUT_SEED
                 )
-                changes = (("optimizer.peak_learning_rate", rate),)
                 losses[rate] = math.inf
                 with contextlib.suppress(DivergedRun):
                     for config, workdir in held_out._stages(1.0):
-                        scores = pretrain(with_changes(config, changes), workdir)
+                        own = config.changed(optimizer={"peak_learning_rate": rate})
+                        scores = pretrain(own, workdir)
                     losses[rate] = scores["loss"]
             best = min(losses, key=losses.__getitem__)
 
@@ -252,8 +249,11 @@ def stage_config(
     predictions = max(1, round(predicted_tokens(resolved, tokens) / rows))
     step_flops = pretraining_flops(resolved.model, rows, tokens, predictions)
     steps = max(1, round(budget.flops * stage.fraction / step_flops))
-    length = [("num_steps", steps), ("optimizer.decay_steps", steps)]
-    return with_changes(config, [*length, ("log_every", max(1, steps // 20))])
+    return config.changed(
+        num_steps=steps,
+        optimizer={"decay_steps": steps},
+        log_every=max(1, steps // 20),
+    )
 
 
 def predicted_tokens(config: PretrainConfig, length: int) -> float:

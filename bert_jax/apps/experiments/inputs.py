@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from bert_jax.apps.experiments.design import Changes, Pairs, with_changes
+from bert_jax.apps.experiments.design import Pairs
 from bert_jax.config import FinetuneConfig, PrepareConfig, VocabularyConfig
 from bert_jax.config.checks import require
 from bert_jax.config.finetuning import TaskName
@@ -51,16 +51,17 @@ class TaskFiles:
 
     def config(self, base: FinetuneConfig) -> FinetuneConfig:
         """Return the configuration of this task; its test file is validated on once."""
-        changes: Changes = (
-            ("task", self.task),
-            ("data.train", self.train),
-            ("data.validation", self.test),
-            ("data.text_columns", self.text_columns),
-            ("data.label_column", self.label_column),
-            ("eval_every", base.num_steps),
-            ("checkpoint_every", base.num_steps),
+        return base.changed(
+            task=self.task,
+            data={
+                "train": self.train,
+                "validation": self.test,
+                "text_columns": self.text_columns,
+                "label_column": self.label_column,
+            },
+            eval_every=base.num_steps,
+            checkpoint_every=base.num_steps,
         )
-        return with_changes(base, changes)
 
 
 @dataclasses.dataclass(frozen=True)

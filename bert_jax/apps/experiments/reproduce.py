@@ -19,10 +19,8 @@ from bert_jax.apps.experiments.catalogue import EXPERIMENTS
 from bert_jax.apps.experiments.cells import Cell
 from bert_jax.apps.experiments.design import (
     Budget,
-    Changes,
     Experiment,
     TaskScore,
-    with_changes,
 )
 from bert_jax.apps.experiments.inputs import LIBRARIES, ExperimentInputs, parse_task
 from bert_jax.apps.experiments.plots import write_plots
@@ -324,9 +322,9 @@ def budget_of(
     require(flops >= 0 and math.isfinite(flops), f"flops={flops} must be at least 0.")
     require(seeds >= 0, f"seeds={seeds} must be at least 0.")
     budget = BUDGETS[name]
-    changes: Changes = (
-        ("flops", flops or budget.flops),
-        ("seeds", seeds or budget.seeds),
-        ("pretraining.microbatches", microbatches),
+    return dataclasses.replace(
+        budget,
+        flops=flops or budget.flops,
+        seeds=seeds or budget.seeds,
+        pretraining=budget.pretraining.changed(microbatches=microbatches),
     )
-    return with_changes(budget, changes)
