@@ -81,7 +81,7 @@ class Model:
 
     def changed(self, params: Params, **fields: Any) -> "Model":
         """Return the model with other parameters, and fields of its configuration."""
-        config = dataclasses.replace(self.config, **fields)
+        config = self.config.changed(**fields)
         return dataclasses.replace(self, config=config, params=params)
 
     def placed(self) -> "Model":
@@ -252,7 +252,7 @@ def read_finetuning(directory: epath.Path) -> FinetuneConfig | None:
     if "task" not in read_config(model_directory(directory)):
         return None
     config = read_config_as(directory, "", FinetuneConfig)
-    return dataclasses.replace(config, data=config.data.renamed)
+    return config.changed(data=config.data.renamed)
 
 
 def read_positions(directory: epath.Path) -> int:

@@ -61,7 +61,7 @@ def read_finetune(
     names = named_options(arguments)
     by_epochs = {"--num-epochs", *["--sweep"] * is_record}
     if names & by_epochs and "--num-steps" not in names:
-        config = dataclasses.replace(config, num_steps=0)
+        config = config.changed(num_steps=0)
     default = options_class(config=config)
     options = parse(options_class, arguments, f"{verb} {name}", default)
     if not name.endswith((".py", ".json")) and options.config.task != config.task:

@@ -215,7 +215,7 @@ def read_with_checkpoint(
 
     data, task = settings_of(model)
     if verb == "predict":  # it is an option of its own
-        data = dataclasses.replace(data, skip_damaged=False)
+        data = data.changed(skip_damaged=False)
     data = with_other_files(data, arguments, verb)
     default = options_class(model=model, data=data)
     options = parse(options_class, arguments, verb, default)
@@ -243,12 +243,10 @@ def with_other_files(
     file, was_directory = named.get("--input", ""), bool(data.path or data.glue)
     is_directory = was_directory and file and epath.Path(file).is_dir()
     if is_directory or file.startswith("tfds:"):
-        return dataclasses.replace(data, train="", validation="", test="", path=file)
+        return data.changed(train="", validation="", test="", path=file)
     if "--data.path" in named:
-        return dataclasses.replace(data, train="", validation="", test="")
-    return dataclasses.replace(
-        data, path="", glue="", train="", validation=file, test=file
-    )
+        return data.changed(train="", validation="", test="")
+    return data.changed(path="", glue="", train="", validation=file, test=file)
 
 
 def evaluate(options: EvaluateOptions) -> None:
@@ -313,7 +311,7 @@ def predict(options: PredictOptions) -> None:
     request = Request(
         checkpoint=options.model,
         source=options.input[0],
-        data=dataclasses.replace(options.data, skip_damaged=False),
+        data=options.data.changed(skip_damaged=False),
         batch_size=options.batch_size,
         columns=options.columns,
         threshold=options.threshold,

@@ -4,7 +4,6 @@ A file of the package's `configs/` can be named: bert-base-128 is bert_base_128.
 """
 
 import ast
-import dataclasses
 import json
 import os
 import re
@@ -116,7 +115,7 @@ def finetuning_config(name: str) -> FinetuneConfig:
         )
     config = FinetuneConfig(task=name, rate_by_size=True)  # type: ignore[arg-type]
     if name == "question-answering":  # Devlin et al. 2018, §4.2, and its code
-        return dataclasses.replace(config, num_epochs=2.0)
+        return config.changed(num_epochs=2.0)
     return config
 
 

@@ -160,7 +160,7 @@ class ExamplesConfig(CheckedConfig):
     @property
     def renamed(self) -> "ExamplesConfig":
         """The settings beside a model whose classes have their new names already."""
-        return dataclasses.replace(self, label_names=())
+        return self.changed(label_names=())
 
     @property
     def label_columns(self) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def with_absolute_paths(
     config: PrepareConfig, files: Sequence[str]
 ) -> tuple[PrepareConfig, list[str]]:
     """Return both with paths that hold in the working directories of all workers."""
-    config = dataclasses.replace(config, output=os.path.abspath(config.output))
+    config = config.changed(output=os.path.abspath(config.output))
     return config, [*map(os.path.abspath, files)]
 
 

@@ -98,14 +98,14 @@ def read_huggingface(path: epath.Path, allow_extra: bool = False) -> Imported:
     first = _first_position(path, family, values, tokenizer)
     pairs, width = family.has_segments and tokenizer.has_segments, config.hidden_size
     unused, notes = fold_tables(tensors, family, first, pairs, width)
-    config = config if pairs else dataclasses.replace(config, type_vocab_size=1)
+    config = config if pairs else config.changed(type_vocab_size=1)
     names = names_of(config, pooler="bert.pooler.dense.weight" in tensors)
     matches, left_over = match_tensors(
         path, config, tensors, names, _library(family, config.head), allow_extra
     )
     unused |= beyond_model(tensors, matches, tokenizer.vocab_size, family)
     left_over += _padding_rows(path, matches, config.vocab_size, tokenizer)
-    config = dataclasses.replace(config, vocab_size=tokenizer.vocab_size)
+    config = config.changed(vocab_size=tokenizer.vocab_size)
     # A copy becomes the same parameter as its original.
     leaf_of = dict(zip((name.huggingface for name in names), matches, strict=True))
     tied = [dataclasses.replace(leaf_of[name], source=copy) for name, copy in copies]

@@ -73,12 +73,12 @@ def settings_for(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     rule = f"data.max_length={data.max_length} but the model has {positions} positions"
     require(data.max_length <= positions, f"{rule}; pass at most that.")
     if model.config.problem_type == "multi_label_classification":
-        data = dataclasses.replace(data, multi_label=True)
+        data = data.changed(multi_label=True)
     if model.config.head != PairVectorsTask.head:
         return data
     embedding = chosen_embedding(model.embedding, data.sentence_pairs.pooling)
     embedding.computed_similarity()  # else refused, before anything is read
-    return dataclasses.replace(data, embedding=embedding)
+    return data.changed(embedding=embedding)
 
 
 def default_examples_config(length: int) -> ExamplesConfig:
@@ -302,13 +302,11 @@ def _data_to_score(
     """Return what names the examples; if it is not given, the model's own settings."""
     own = examples_config_of(model)
     if isinstance(data, ExamplesConfig):
-        return dataclasses.replace(data, num_texts=own.num_texts)
+        return data.changed(num_texts=own.num_texts)
     if data is None:
         return own
     place = named_source(data, "rows")
-    return dataclasses.replace(
-        own, path="", glue="", train="", validation=place, test=place
-    )
+    return own.changed(path="", glue="", train="", validation=place, test=place)
 
 
 def _compared(
@@ -321,7 +319,7 @@ def _compared(
     """Return the source with the baseline, and with what the model learned from it."""
     data = examples_config_of(model)
     if data.train == task.data.train:  # which may hold the rows, and not their name
-        data = dataclasses.replace(data, train=task.data.train)
+        data = data.changed(train=task.data.train)
     of_run = dataclasses.replace(task, data=data)
     train = training_examples(of_run, as_read)
     if learned := learned_line(task, train, examples):

@@ -1,6 +1,5 @@
 """The methods of `Predictor` that need a model which was fine-tuned on a task."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -56,7 +55,7 @@ class FinetunedPredictor:
         parts = require_texts_or_pairs("texts", texts)
         columns = ("first", "second")[: max(map(len, parts), default=1)]
         rows = [dict(zip(columns, part, strict=True)) for part in parts]
-        data = dataclasses.replace(self.data, text_columns=columns)
+        data = self.data.changed(text_columns=columns)
         values = self._predict(rows, "text-", "classify", batch_size, data)
         return most_probable(self.config, values, top_k)
 
@@ -101,7 +100,7 @@ class FinetunedPredictor:
         data = self.data
         if null_threshold is not None:
             require_null_answers(self.config, f"null_threshold={null_threshold}")
-            data = dataclasses.replace(data, null_threshold=null_threshold)
+            data = data.changed(null_threshold=null_threshold)
         answers = self._predict(rows, "question-answering", "answer", batch_size, data)
         return answers if several else answers[0]
 

@@ -34,7 +34,7 @@ def with_cut(embedding: Embedding, config: BertConfig) -> Embedding:
     """Return the embedding with texts cut to the model's positions, at the latest."""
     if embedding.max_tokens is not None:
         return embedding
-    return dataclasses.replace(embedding, max_tokens=config.max_position_embeddings)
+    return embedding.changed(max_tokens=config.max_position_embeddings)
 
 
 def warn_of_cuts(

@@ -4,7 +4,6 @@ Devlin et al. 2018, §3 and §4. Each computation on a batch is a method of `Ber
 by `compute(config, params, "embed", inputs, …)`.
 """
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -280,7 +279,7 @@ def layer_attention(
 
     From the same parameters and the same computation, without dropout.
     """
-    plain = dataclasses.replace(config, attention_kernel="plain", remat="none")
+    plain = config.changed(attention_kernel="plain", remat="none")
     _, stored = Bert(plain).apply({"params": params}, inputs, mutable=["attention"])
     layers: Any = stored["attention"]["encoder"]
     return jnp.stack(

@@ -1,6 +1,5 @@
 """The heads of fine-tuning, by the names of `config.head`."""
 
-import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -81,5 +80,5 @@ def with_targets(
     dense = {k: np.float64(v) for k, v in params["classifier"]["dense"].items()}
     kernel, bias = dense["kernel"] * factor, dense["bias"] * factor + shift
     scaled = {"kernel": np.float32(kernel), "bias": np.float32(bias)}
-    config = dataclasses.replace(config, target_mean=mean, target_deviation=deviation)
+    config = config.changed(target_mean=mean, target_deviation=deviation)
     return config, params | {"classifier": {"dense": scaled}}

@@ -225,7 +225,7 @@ def end_scores(
         start = start_scores(workdir)
         scores = with_start(best_scores(workdir), start, config.init_from)
     if config.data.test:
-        data = dataclasses.replace(config.data, validation=config.data.test)
+        data = config.data.changed(validation=config.data.test)
         tested = score_best(workdir, data, compute_metrics)
         scores |= {f"test_{name}": value for name, value in tested.items()}
     return scores

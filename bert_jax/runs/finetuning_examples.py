@@ -64,8 +64,7 @@ def with_fingerprints(
         f"data.fingerprint={recorded} but the training examples have {own}; name their "
         "file by --data.train if it is meant, or the other file.",
     )
-    return dataclasses.replace(
-        data,
+    return data.changed(
         fingerprint=own,
         validation_fingerprint=fingerprint(splits.validation),
         test_fingerprint=fingerprint(splits.test) if splits.test else "",
@@ -122,7 +121,7 @@ def tokenize_cached(
     """Tokenize examples, once for all runs that share `cache`."""
     names = "train validation test path fingerprint validation_fingerprint".split()
     blank: dict[str, Any] = dict.fromkeys([*names, "test_fingerprint"], "")
-    data = dataclasses.replace(config.data, balance=False, **blank)
+    data = config.data.changed(balance=False, **blank)
     model = task.model
     key = content_key(
         fingerprint(examples),

@@ -79,7 +79,7 @@ def merge_model_config(
                 f"model.{name}={values[name]} but {where} has {expected[name]}; leave "
                 "the option out."
             )
-    return dataclasses.replace(source, **{name: values[name] for name in OWN_FIELDS})
+    return source.changed(**{name: values[name] for name in OWN_FIELDS})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,8 +158,7 @@ def with_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     epoch_steps = math.ceil(num_examples / config.batch_size)
     all_steps = math.ceil(config.num_epochs * num_examples / config.batch_size)
     eval_every = config.eval_every or epoch_steps
-    return dataclasses.replace(
-        config,
+    return config.changed(
         num_steps=config.num_steps or all_steps,
         eval_every=eval_every,
         checkpoint_every=config.checkpoint_every or eval_every,
@@ -175,7 +174,7 @@ def with_lengths(config: FinetuneConfig, start: Start) -> ExamplesConfig:
     length = own or default_length(config.task)
     data = fit_lengths(config.data, positions, length)
     if config.task != "question-answering":
-        data = dataclasses.replace(config.data, max_length=data.max_length)
+        data = config.data.changed(max_length=data.max_length)
     if start.params is not None:
         line = chosen_length_line(config.data, data, own, positions)
         say_on_primary([line] if line else [])
@@ -219,9 +218,7 @@ def finetuning_model(
         f"optimizer.frozen_layers={frozen} leaves nothing to train: the model has "
         f"{layers} layers, and {config.task} adds no head; pass fewer.",
     )
-    model = dataclasses.replace(
-        model, head=task.head, labels=labels, problem_type=task.problem_type
-    )
+    model = model.changed(head=task.head, labels=labels, problem_type=task.problem_type)
     is_kept = keeps_head(source, model) and not (config.from_scratch or resume)
     if is_kept and model.head in POOLED_HEADS and source.pooling != model.pooling:
         line = f"{where} has model.pooling={source.pooling}, and this run "
@@ -236,8 +233,7 @@ def resolved_data(config: FinetuneConfig, start: Start) -> ExamplesConfig:
     if config.task == "sentence-pairs" and data.sentence_pairs.objective != "rank":
         embedding = pair_embedding(data, start.model, start.embedding)
     labels = start.model.labels if data.label_names else ()
-    return dataclasses.replace(
-        data,
+    return data.changed(
         split=start.split,
         labels=data.labels or labels,
         embedding=embedding,
@@ -270,12 +266,12 @@ def prepare_finetuning(
     model = finetuning_model(config, task, source, class_examples, workdir, resume)
     if resume is None:  # a run that has begun keeps its own, or none
         mean, deviation = task.targets(splits.train)
-        model = dataclasses.replace(model, target_mean=mean, target_deviation=deviation)
+        model = model.changed(target_mean=mean, target_deviation=deviation)
     task = with_model(task, model, splits.train)
     matched = match_splits(task, splits)
     recorded = "" if resume else config.data.fingerprint
     data = with_fingerprints(task.data, splits.train, matched, recorded)
-    config = dataclasses.replace(config, model=model, data=data)
+    config = config.changed(model=model, data=data)
     config.check_shape()
     say_on_primary(task.label_warnings(class_examples))
     say_on_primary(example_lines(task, matched))
@@ -296,7 +292,7 @@ def with_model(
 ) -> FinetuningTask:
     """Return the task with its model, and with the number of texts of an example."""
     number = len(train[0].texts) if isinstance(task, TextTask) else 0
-    data = dataclasses.replace(task.data, num_texts=number)
+    data = task.data.changed(num_texts=number)
     return dataclasses.replace(task, model=model, data=data)
 
 
@@ -382,9 +378,7 @@ def pair_embedding(
         require(number < width, f"data.sentence_pairs.dimensions: {number} but {rule}.")
     length = row_length(data, source)
     # The losses compare vectors of length 1, whatever the source compared them by.
-    return dataclasses.replace(
-        theirs, normalize=True, max_tokens=length, similarity="cosine"
-    )
+    return theirs.changed(normalize=True, max_tokens=length, similarity="cosine")
 
 
 def with_first_length(task: FinetuningTask, *splits: Split) -> FinetuningTask:

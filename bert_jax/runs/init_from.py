@@ -1,7 +1,6 @@
 """The model that `init_from` names: a run to continue, or parameters to start from."""
 
 import contextlib
-import dataclasses
 import shlex
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
@@ -40,7 +39,7 @@ def pin_source(config: ConfigT, before: JsonObject | None) -> ConfigT:
     """
     known = None if before is None else str(before.get("init_from"))
     source = pinned(config.init_from, known, "The run began from")
-    return dataclasses.replace(config, init_from=source)
+    return config.changed(init_from=source)
 
 
 def pinned(name: str, before: str | None, note: str) -> str:

@@ -267,7 +267,7 @@ def require_same_examples(
         return
     before, data = read_config_as(run, "", FinetuneConfig), config.data
     places = {n: getattr(data, n) for n in ("path", "train", "validation", "test")}
-    data = dataclasses.replace(before.data.renamed, **places)
+    data = before.data.renamed.changed(**places)
     changed = changed_splits(finetuning_task(config.task, data, before.model))
     require(
         not changed,

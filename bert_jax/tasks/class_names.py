@@ -3,7 +3,6 @@
 import ast
 import collections
 import contextlib
-import dataclasses
 import json
 import re
 import shlex
@@ -168,7 +167,7 @@ def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
     if not data.label_names:
         return model
     labels = renamed_labels(model.labels, data.label_names)
-    return dataclasses.replace(model, labels=labels)
+    return model.changed(labels=labels)
 
 
 def similar_label_warnings(labels: Sequence[str]) -> list[str]:

@@ -1,7 +1,5 @@
 """Row lengths: the model's own, or defaults that fit its positions."""
 
-import dataclasses
-
 from bert_jax.config import BertConfig, ExamplesConfig
 
 DEFAULT_LENGTHS = (128, 384)
@@ -44,8 +42,8 @@ def fit_lengths(
     room = length - query - 3
     if not is_stride_set and 0 < room < stride:
         stride = max(1, room // 2)
-    return dataclasses.replace(
-        data, max_length=length, max_query_length=query, document_stride=stride
+    return data.changed(
+        max_length=length, max_query_length=query, document_stride=stride
     )
 
 

@@ -46,7 +46,7 @@ def benchmark_compile(options: CompileOptions) -> Figures:
         return {name: values[name] for name in names if name in values}
 
     config, task = synthetic_task(TrainOptions(**shared(TrainOptions)))
-    config = dataclasses.replace(config, mesh=MeshConfig(**shared(MeshConfig)))
+    config = config.changed(mesh=MeshConfig(**shared(MeshConfig)))
     figures = compile_step(config, task, task.batch(0), topology)
     # What only `kept` is for.
     return {k: v for k, v in figures.items() if k not in ("program", "reader")}

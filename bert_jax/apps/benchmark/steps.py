@@ -39,8 +39,7 @@ def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTa
     """
     preset = PRESETS[options.model]
     rate = preset.hidden_dropout_prob if options.dropout else 0.0
-    model = dataclasses.replace(
-        preset,
+    model = preset.changed(
         dtype=options.dtype,
         remat=options.remat,
         attention_kernel=options.attention_kernel,

@@ -116,7 +116,7 @@ def add_positions(model: Model, num_positions: int) -> Model:
     name, size = "encoder/embeddings/position/embedding", model.config.hidden_size
     params[name] = np.resize(params[name], (num_positions, size))
     # No run had rows of the new length yet.
-    data = model.data and dataclasses.replace(model.data, max_length=0)
+    data = model.data and model.data.changed(max_length=0)
     model = dataclasses.replace(model, own_length=0, trained_length=0, data=data)
     return model.changed(
         unflatten_dict(params, sep="/"), max_position_embeddings=num_positions

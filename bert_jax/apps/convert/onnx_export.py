@@ -161,7 +161,7 @@ def expected_outputs(
     embedding: Embedding | None,
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Return JAX's outputs in float32, under the names in the graph."""
-    config = dataclasses.replace(config, dtype="float32", attention_kernel="plain")
+    config = config.changed(dtype="float32", attention_kernel="plain")
     ids, segments, mask = (jnp.asarray(values) for values in batch.values())
     inputs = Inputs(ids, segments, mask > 0)
     compiled = jax.jit(head_outputs, static_argnums=0)

@@ -1,6 +1,5 @@
 """Export a model to StableHLO, which JAX runs without this package."""
 
-import dataclasses
 import importlib.util
 
 import jax
@@ -139,7 +138,7 @@ def lower(
         f"batch_size={batch_size} must be at least 1; leave it out for any.",
     )
     # A fused kernel is of one platform.
-    config = dataclasses.replace(config, attention_kernel="plain")
+    config = config.changed(attention_kernel="plain")
 
     def outputs(
         params: dict[str, Float[Array, "..."]],

@@ -106,7 +106,7 @@ class ExperimentInputs:
             data = task.config(base).data
             train = finetuning_task(task.task, data).read(task.train)
             labels = finetuning_task(task.task, data).labels(train)
-            model = dataclasses.replace(base.model, labels=labels)
+            model = base.model.changed(labels=labels)
             reader = finetuning_task(task.task, data, model)
             test = reader.read(task.test)
             require(

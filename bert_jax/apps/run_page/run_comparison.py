@@ -1,7 +1,6 @@
 """One self-contained web page of several runs: curves, scores, what differs."""
 
 import contextlib
-import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -154,7 +153,7 @@ def validation_data(run: RunRecord) -> tuple[object, ...]:
     config = run.config
     if not isinstance(config, FinetuneConfig):
         masks = config.masking
-        needed = dataclasses.replace(masks, final_rate=None, max_predictions=None)
+        needed = masks.changed(final_rate=None, max_predictions=None)
         length = config.data.sequence_length
         most = min(masks.num_slots(length), needed.num_slots(length))
         shares = masks.rate, masks.mask_share, masks.random_share, masks.unit

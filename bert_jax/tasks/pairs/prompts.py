@@ -36,7 +36,7 @@ def chosen_embedding(
             "choose another vector by --data.sentence-pairs.pooling, or another model."
         )
     if pooling:
-        return dataclasses.replace(own, pooling=pooling, unsupported="")
+        return own.changed(pooling=pooling, unsupported="")
     return own
 
 

@@ -55,9 +55,7 @@ class TextTask(FinetuningTask):
         config, groups = self.data, dict[str, str]()
         if config.glue:
             task = GLUE[config.glue]
-            config = dataclasses.replace(
-                config, text_columns=task.texts, label_column=task.label
-            )
+            config = config.changed(text_columns=task.texts, label_column=task.label)
             pairs = read_glue(config.glue, config.path, name)
             groups = {row.where: group for row, group in pairs}
             rows: Iterable[TableRow] = [row for row, _ in pairs]
