@@ -79,8 +79,8 @@ def probe_items(
     reader = finetuning_task(task.task, task.config(budget.finetuning).data)
     vectors, labels = [], []
     train, test = reader.read(task.train), reader.read(task.test)
-    classes = dataclasses.replace(reader.model, labels=reader.labels(train))
-    reader = dataclasses.replace(reader, model=classes)
+    classes = reader.model.changed(labels=reader.labels(train))
+    reader = finetuning_task(task.task, reader.data, classes)
     for examples in map(reader.match_labels, (train, test)):
         texts = [dataclasses.replace(example, label=None) for example in examples]
         tokenized = reader.tokenize(texts, model.tokenizer)
