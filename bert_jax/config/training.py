@@ -229,8 +229,8 @@ class RunConfig(CheckedConfig):
         require(
             warmup <= end,
             f"optimizer.warmup_steps={warmup} is more than the {end} steps of the "
-            "schedule; lower it to at most that, or, as for a run that has begun, set "
-            f"optimizer.decay_steps to {warmup} or more.",
+            "schedule; lower it to at most that, or set optimizer.decay_steps to "
+            f"{warmup} or more, as a run that has begun can.",
         )
         require(
             end >= self.num_steps,

@@ -72,7 +72,7 @@ ROOT = Path(__file__).parents[2]
         (
             lambda: PretrainConfig(num_steps=5),
             "optimizer.warmup_steps=10000 is more than the 5 steps .* "
-            "or, as for a run that has begun, set optimizer.decay_steps to 10000",
+            "or set optimizer.decay_steps to 10000",
         ),
         (
             lambda: PretrainConfig(optimizer=OptimizerConfig(decay_steps=20_000)),
@@ -183,6 +183,19 @@ def test_the_phases_of_a_schedule():
     assert dataclasses.replace(constant, decay_share=0.0).phases(1000) == (100, 1000)
     shares = dataclasses.replace(constant, warmup_steps=0, warmup_share=0.3)
     assert shares.phases(1000) == (300, 800)
+
+
+def test_a_configuration_with_other_values():
+    config = PretrainConfig(num_steps=20_000, model=BertConfig(hidden_act="relu"))
+    changed = config.changed(seed=3, model={"hidden_size": 96, "num_hidden_layers": 2})
+    assert (changed.seed, changed.num_steps) == (3, 20_000)
+    model = changed.model
+    assert (model.hidden_size, model.hidden_act) == (96, "relu")
+    assert config.model.hidden_size == 768
+    with pytest.raises(ValueError, match="hidden_size=100 is not a multiple of"):
+        config.changed(model={"hidden_size": 100})
+    with pytest.raises(TypeError, match="'hiden_size'"):
+        config.changed(model={"hiden_size": 96})
 
 
 def test_differences_name_nested_fields():
