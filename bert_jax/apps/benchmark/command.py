@@ -55,11 +55,18 @@ def parse(arguments: Sequence[str] | None) -> BenchmarkOptions:
         text = options_class.__doc__
         command = commands.add_parser(name, help=text, description=text)
         add_fields(command, options_class)
-    values: dict[str, Any] = {
+    values = parsed_values(parser, arguments)
+    return WHAT[values.pop("what")][0](**values)
+
+
+def parsed_values(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> dict[str, Any]:
+    """Return the values of the options of `add_fields`; several are a tuple."""
+    return {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(parser.parse_args(arguments)).items()
     }
-    return WHAT[values.pop("what")][0](**values)
 
 
 def add_fields(parser: argparse.ArgumentParser, options_class: type) -> None:
@@ -109,10 +116,14 @@ def run(options: BenchmarkOptions) -> int:
     figures: Figures = getattr(module, f"benchmark_{what}")(options)
     figures |= {"peak_memory_mib": peak_memory_mib(), "machine": platform.machine()}
     print_table(settings, figures)
-    if json_path:
-        values = json.dumps(settings | figures, indent=2, default=str)
-        Path(json_path).write_text(values)
+    write_figures(settings | figures, json_path)
     return 1 if figures.get("failed") else 0
+
+
+def write_figures(figures: Figures, path: str) -> None:
+    """Write figures as JSON; none if `path` is empty."""
+    if path:
+        Path(path).write_text(json.dumps(figures, indent=2, default=str))
 
 
 def print_table(settings: Figures, figures: Figures) -> None:

@@ -60,11 +60,16 @@ def synthetic_task(options: TrainOptions) -> tuple[PretrainConfig, PretrainingTa
         batch_size=options.batch_size,
         microbatches=options.microbatches,
     )
-    num_rows, length = options.batch_size, options.sequence_length
-    table = synthetic_rows(num_rows, length, model.vocab_size)
-    train, validation = Rows(table.dtype, [table]), Rows(table.dtype, [])
-    dataset = Dataset(epath.Path("synthetic"), {}, train, validation)
-    return config, PretrainingTask(config, dataset)
+    return config, PretrainingTask(config, synthetic_dataset(config, config.batch_size))
+
+
+def synthetic_dataset(config: PretrainConfig, num_rows: int) -> Dataset:
+    """Return training rows of random tokens, without a tokenizer."""
+    table = synthetic_rows(
+        num_rows, config.data.sequence_length, config.model.vocab_size
+    )
+    rows = Rows(table.dtype, [table])
+    return Dataset(epath.Path("synthetic"), {}, rows, Rows(table.dtype, []))
 
 
 def torch_rows(rows: PretrainingBatch) -> TorchArrays:
