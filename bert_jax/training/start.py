@@ -27,6 +27,15 @@ def _place(values: np.ndarray, sharding: Sharding) -> jax.Array:
     )
 
 
+def replace_params(params: Params, source: Params) -> Params:
+    """Return `params` with the values of `source`, sharded as before."""
+    leaves = flatten_dict(params)
+    for path, values in flatten_dict(source).items():
+        if path in leaves:
+            leaves[path] = _place(np.asarray(values), leaves[path].sharding)
+    return unflatten_dict(leaves)
+
+
 def place_fixed_params(task: Task, mesh: Mesh) -> Params:
     """Return the fixed parameters of a task on the devices; {} if it has none."""
     fixed = task.fixed_params
@@ -59,9 +68,6 @@ def starting_state(run: Run[RunConfig], checkpoints: Checkpoints) -> TrainState:
         return restored
     state = run.draw_state()
     if source is not None:
-        leaves = flatten_dict(state.params)
-        for path, values in flatten_dict(source).items():
-            if path in leaves:
-                leaves[path] = _place(np.asarray(values), leaves[path].sharding)
-        state = dataclasses.replace(state, params=unflatten_dict(leaves))
+        params = replace_params(state.params, source)
+        state = dataclasses.replace(state, params=params)
     return state
