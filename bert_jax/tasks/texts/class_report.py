@@ -29,10 +29,11 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     index = {name: i for i, name in enumerate(labels)}
     gold = np.array([index[str(example.label)] for example in predictions.examples])
     predicted = np.array([index[value["label"]] for value in values])
-    rows = [[value["probabilities"][name] for name in labels] for value in values]
-    probabilities, number = np.array(rows), np.arange(len(rows))
-    of_predicted = probabilities[number, predicted]
-    of_gold = probabilities[number, gold]
+    tables = [value["probabilities"] for value in values]
+    of_predicted, of_gold = (
+        np.array([table[labels[i]] for table, i in zip(tables, classes, strict=True)])
+        for classes in (predicted, gold)
+    )
     counts = confusion_counts(gold, predicted, len(labels))
     common = int(counts.sum(axis=1).argmax())
     report = {
@@ -45,7 +46,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **by_class.confusions(labels, counts),
     }
     if len(labels) == 2:
-        report["threshold"] = threshold_of(probabilities[:, 1], gold == 1)
+        second = np.array([table[labels[1]] for table in tables])
+        report["threshold"] = threshold_of(second, gold == 1)
     losses = negative_log(of_gold)
     worst = WorstExamples()
     for i in np.flatnonzero(gold != predicted).tolist():
