@@ -45,7 +45,8 @@ def inspect(path: str, checksums: bool = False) -> Iterator[str]:
     """
     directory = as_directory(path)
     place = directory.parent if directory.is_file() else directory
-    others = (MANIFEST, CHECKPOINTS, RUNS, "config.json")  # of what has one, too
+    # Datasets, runs and models have a tokenizer, too.
+    others = (MANIFEST, CHECKPOINTS, RUNS, "config.json")
     has_other = any((place / name).exists() for name in others)
     if (place / "tokenizer_config.json").exists() and not has_other:
         yield from vocabulary_lines(Tokenizer.load(place))
