@@ -98,11 +98,9 @@ def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
     consistent: those of the shared task of 2003 are IOB1, with a few B after O. Raise
     ValueError if a tag is invalid.
     """
-
-    def num_mismatches(scheme: Scheme) -> int:
-        return sum(len(mismatched_tags(tags, scheme)) for tags in sentences)
-
-    return min(SCHEMES, key=num_mismatches)
+    return min(
+        SCHEMES, key=lambda one: sum(len(mismatched_tags(s, one)) for s in sentences)
+    )
 
 
 def mismatched_tags(tags: Sequence[str], scheme: Scheme) -> list[int]:
@@ -143,7 +141,10 @@ def entity_scores(
             is invalid.
     """
     _check_lengths(gold, predicted)
-    in_gold, in_predicted = _all_entities(gold), _all_entities(predicted)
+    in_gold, in_predicted = (
+        {(i, one) for i, tags in enumerate(own) for one in extract_entities(tags)}
+        for own in (gold, predicted)
+    )
     # The numbers of gold entities, of predicted ones, and of correct ones, by type.
     of_gold, of_predicted, correct = (
         Counter(entity.type for _, entity in entities)
@@ -169,12 +170,6 @@ def tag_accuracy(
         for tag, guess in zip(tags, guesses, strict=True)
     ]
     return sum(hits) / max(len(hits), 1)
-
-
-def _all_entities(sentences: Sequence[Sequence[str]]) -> set[tuple[int, Entity]]:
-    """The entities of sentences, each with the number of its sentence."""
-    numbered = enumerate(map(extract_entities, sentences))
-    return {(number, entity) for number, entities in numbered for entity in entities}
 
 
 def _split(tag: str) -> tuple[str, str]:

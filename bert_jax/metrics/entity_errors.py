@@ -45,35 +45,19 @@ def match_entities(
     Entities with the same words are matched, then those that overlap: first the pairs
     of one type, and of these first the pairs with the most words in common.
     """
-
-    def priority(pair: tuple[Entity, Entity]) -> tuple[bool, bool, int, int]:
-        entity, other = pair
-        is_moved, is_other = entity[1:] != other[1:], entity.type != other.type
-        return is_moved, is_other, -_common_words(entity, other), entity.start
-
-    pairs = [
-        (entity, other)
-        for entity, other in itertools.product(gold, predicted)
-        if _common_words(entity, other)
-    ]
-    pairs.sort(key=priority)
+    pairs = []
+    for entity, other in itertools.product(gold, predicted):
+        common = min(entity.end, other.end) - max(entity.start, other.start)
+        if common > 0:
+            is_moved, is_other = entity[1:] != other[1:], entity.type != other.type
+            pairs.append(((is_moved, is_other, -common, entity.start), entity, other))
     matches: list[EntityMatch] = []
     in_gold, in_predicted = set(gold), set(predicted)
-    for entity, other in pairs:
+    for _, entity, other in sorted(pairs, key=lambda pair: pair[0]):
         if entity in in_gold and other in in_predicted:
             matches.append(EntityMatch(entity, other))
             in_gold.remove(entity)
             in_predicted.remove(other)
     matches += [EntityMatch(entity, None) for entity in in_gold]
     matches += [EntityMatch(None, entity) for entity in in_predicted]
-    return sorted(matches, key=_place)
-
-
-def _common_words(entity: Entity, other: Entity) -> int:
-    return max(0, min(entity.end, other.end) - max(entity.start, other.start))
-
-
-def _place(match: EntityMatch) -> tuple[int, int]:
-    entity = match.gold or match.predicted
-    assert entity is not None
-    return entity.start, entity.end
+    return sorted(matches, key=lambda match: next(filter(None, match))[1:])
