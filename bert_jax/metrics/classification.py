@@ -65,7 +65,7 @@ def regression_scores(
             first = values[~np.isfinite(values)][0]
             raise ValueError(f"{name} {first} is not finite: no score is defined.")
     scores = {"pearson": 0.0, "spearman": 0.0}
-    if not _is_constant(x) and not _is_constant(y):
+    if all(np.ptp(v) > _NOISE * np.abs(v).max() for v in (x, y)):
         scores = {
             # Centred, since pearsonr warns if the mean is much larger than the spread.
             "pearson": float(pearsonr(x - x.mean(), y - y.mean()).statistic),
@@ -102,7 +102,3 @@ def _require_examples(labels: np.ndarray) -> None:
         raise ValueError(
             f"labels of shape {labels.shape} hold no example: no score is defined."
         )
-
-
-def _is_constant(values: Float[np.ndarray, " B"]) -> bool:
-    return bool(np.ptp(values) <= _NOISE * np.abs(values).max())

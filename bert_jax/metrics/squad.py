@@ -38,7 +38,12 @@ def answer_f1(prediction: str, golds: Sequence[str]) -> float:
         ValueError: there is no gold answer.
     """
     words = normalize_answer(prediction).split()
-    return max(_words_f1(words, normalize_answer(gold).split()) for gold in golds)
+    f1 = []
+    for gold_words in (normalize_answer(gold).split() for gold in golds):
+        common = (Counter(words) & Counter(gold_words)).total()
+        precision, recall = (common / max(len(w), 1) for w in (words, gold_words))
+        f1.append(2 * precision * recall / ((precision + recall) or 1))
+    return max(f1)
 
 
 def squad1_scores(
@@ -134,15 +139,6 @@ def squad2_scores(
                 answers, predictions, scores, no_answer_scores
             )
     return result
-
-
-def _words_f1(predicted: list[str], gold: list[str]) -> float:
-    """F1 of two multisets of words."""
-    common = (Counter(predicted) & Counter(gold)).total()
-    if common == 0:
-        return 0.0
-    precision, recall = common / len(predicted), common / len(gold)
-    return 2 * precision * recall / (precision + recall)
 
 
 def _raw_scores(
