@@ -25,11 +25,14 @@ def class_scores(names: Sequence[str], counts: Sequence[MatchCounts]) -> JsonObj
     """
     occurring = [count for count in counts if count.gold + count.predicted]
     support = [count.gold for count in occurring]
+    table = {name: [getattr(c, name) for c in occurring] for name in SCORES}
     averages = {"micro": _scores(added(counts))}
     if occurring:
-        averages["macro"] = _mean(occurring, np.ones(len(occurring)))
+        averages["macro"] = {k: float(np.mean(v)) for k, v in table.items()}
     if sum(support):
-        averages["weighted"] = _mean(occurring, np.array(support, np.float64))
+        averages["weighted"] = {
+            k: float(np.average(v, weights=support)) for k, v in table.items()
+        }
     return {
         "classes": [
             {"label": name, **_scores(count)}
@@ -42,13 +45,6 @@ def class_scores(names: Sequence[str], counts: Sequence[MatchCounts]) -> JsonObj
 
 def _scores(count: MatchCounts) -> dict[str, float]:
     return {name: getattr(count, name) for name in SCORES}
-
-
-def _mean(counts: Sequence[MatchCounts], weights: np.ndarray) -> dict[str, float]:
-    return {
-        name: float(np.average([getattr(c, name) for c in counts], weights=weights))
-        for name in SCORES
-    }
 
 
 def class_table(

@@ -35,22 +35,25 @@ _ERRORS = {
 
 def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     """Return scores by type, confusions, kinds of errors, calibration, worst ones."""
-    pairs = list(zip(predictions.examples, predictions.values, strict=True))
+    examples = predictions.examples
     matches: Counter[tuple[str, str]] = Counter()
     kinds, correct = Counter[str](), Counter[str]()
     probabilities: list[float] = []
     came_true: list[bool] = []
+    entity_matches: list[list[EntityMatch]] = []
     worst = WorstExamples()
-    for i, (sentence, value) in enumerate(pairs):
-        entity_matches = matched(sentence, value)
-        wrong = [match for match in entity_matches if match.error != "correct"]
-        right = {m.predicted for m in entity_matches if m.error == "correct"}
+    for i, value in enumerate(predictions.values):
+        predicted = extract_entities([to_iobes_tag(tag) for tag in value["tags"]])
+        gold = extract_entities(require_tags(examples[i]))
+        entity_matches.append(match_entities(gold, predicted))
+        wrong = [match for match in entity_matches[i] if match.error != "correct"]
+        right = {m.predicted for m in entity_matches[i] if m.error == "correct"}
         own = (entity["score"] for entity in value["entities"])
-        scores = dict(zip(_predicted(value), own, strict=True))
+        scores = dict(zip(predicted, own, strict=True))
         probabilities += scores.values()
         came_true += [entity in right for entity in scores]
         correct.update(entity.type for entity in right if entity)
-        for match in entity_matches:
+        for match in entity_matches[i]:
             matches[_types(match)] += 1
             kinds[match.error] += 1
             if "boundaries" in match.error:
@@ -71,17 +74,8 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         **by_class.class_scores(types, by_type),
         **by_class.confusions(names, matrix),
         "error_kinds": dict(kinds),
-        **worst.listed(lambda i: _entry(pairs[i])),
+        **worst.listed(lambda i: _entry(examples[i], entity_matches[i])),
     }
-
-
-def matched(sentence: Sentence, value: Prediction) -> list[EntityMatch]:
-    """Return the gold and predicted entities of a sentence, matched."""
-    return match_entities(extract_entities(require_tags(sentence)), _predicted(value))
-
-
-def _predicted(value: Prediction) -> list[Entity]:
-    return extract_entities([to_iobes_tag(tag) for tag in value["tags"]])
 
 
 def _types(match: EntityMatch) -> tuple[str, str]:
@@ -89,16 +83,14 @@ def _types(match: EntityMatch) -> tuple[str, str]:
     return gold, predicted
 
 
-def _entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
+def _entry(sentence: Sentence, matches: Sequence[EntityMatch]) -> JsonObject:
     """Return a sentence as JSON values; of a long one, the words from its first error.
 
     The entities' words count from the first one that is listed.
     """
-    sentence, value = pair
-    entity_matches = matched(sentence, value)
-    first_error = next(match for match in entity_matches if match.error != "correct")
-    entity = first_error.gold or first_error.predicted
-    start = entity.start if entity and len(sentence.words) > MAX_WORDS else 0
+    first_error = next(match for match in matches if match.error != "correct")
+    entity = next(filter(None, first_error))
+    start = entity.start if len(sentence.words) > MAX_WORDS else 0
     words = sentence.words[start : start + MAX_WORDS]
 
     def listed(entity: Entity | None) -> JsonObject | None:
@@ -115,7 +107,7 @@ def _entry(pair: tuple[Sentence, Prediction]) -> JsonObject:
         "words": list(words),
         "entities": [
             {"error": m.error, "gold": listed(m.gold), "predicted": listed(m.predicted)}
-            for m in entity_matches
+            for m in matches
             if any(e and start < e.end and e.start < start + len(words) for e in m)
         ],
     }
@@ -133,7 +125,18 @@ def sections(report: JsonObject) -> list[views.Section]:
         "An entity with other boundaries counts by its types. The row “no entity” "
         "holds the spurious entities, and the column the missed ones.",
     )
-    confused.parts.append(_kinds_table(report["error_kinds"]))
+    kinds = report["error_kinds"]
+    columns = [views.Column("entity"), views.Column("count", "whole")]
+    columns.append(views.Column("meaning"))
+    rows: list[list[views.TableCell]] = [
+        [name, kinds.get(name, 0), meaning] for name, meaning in _ERRORS.items()
+    ]
+    shapes = [name for name in ("too long", "too short", "shifted") if name in kinds]
+    if shapes:
+        total = sum(kinds[name] for name in shapes)
+        listed = ", ".join(f"{kinds[name]:,} {name}" for name in shapes)
+        rows.append(["other boundaries", total, listed])
+    confused.parts.append(views.Table("Entities by error", columns, rows))
     shown.append(confused)
     if report["calibration"]:
         what = "a predicted entity"
@@ -142,36 +145,13 @@ def sections(report: JsonObject) -> list[views.Section]:
     return [*shown, worst_section(report, note, _item, unit="sentences")]
 
 
-def _kinds_table(kinds: dict[str, int]) -> views.Table:
-    columns = [
-        views.Column("entity"),
-        views.Column("count", "whole"),
-        views.Column("meaning"),
-    ]
-    rows: list[list[views.TableCell]] = [
-        [name, kinds.get(name, 0), meaning] for name, meaning in _ERRORS.items()
-    ]
-    shapes = ("too long", "too short", "shifted")
-    of_boundaries = [f"{kinds[name]:,} {name}" for name in shapes if name in kinds]
-    if of_boundaries:
-        total = sum(kinds.get(name, 0) for name in shapes)
-        rows.append(["other boundaries", total, ", ".join(of_boundaries)])
-    return views.Table("Entities by error", columns, rows)
-
-
 def _item(entry: JsonObject) -> views.Item:
     wrong = [match for match in entry["entities"] if match["error"] != "correct"]
     counts = Counter(match["error"] for match in wrong)
     facts = [("errors", ", ".join(f"{n} {name}" for name, n in counts.items()))]
-    passages = []
-    mark_of: dict[str, views.MarkKind] = {"gold": "gold", "predicted": "wrong"}
-    for name, mark in mark_of.items():
-        marks: dict[Entity, views.MarkKind] = {
-            Entity(**match[name]): "right" if match["error"] == "correct" else mark
-            for match in entry["entities"]
-            if match[name]
-        }
-        passages.append(views.Passage(name, _spans(entry["words"], marks)))
+    passages = [
+        views.Passage(name, _spans(entry, name)) for name in ("gold", "predicted")
+    ]
     none = {"type": NO_ENTITY}
     pairs = [
         ((m["gold"] or none)["type"], (m["predicted"] or none)["type"]) for m in wrong
@@ -179,16 +159,18 @@ def _item(entry: JsonObject) -> views.Item:
     return views.Item(entry["where"], facts, passages, pairs)
 
 
-def _spans(
-    words: Sequence[str], marks: dict[Entity, views.MarkKind]
-) -> list[views.MarkedSpan]:
-    """Return the words of a sentence with its entities marked."""
-    spans, end = [], 0
-    for entity in sorted(marks, key=lambda entity: entity.start):
+def _spans(entry: JsonObject, name: str) -> list[views.MarkedSpan]:
+    """Return the words of a sentence with the gold or predicted entities marked."""
+    mark: views.MarkKind = "gold" if name == "gold" else "wrong"
+    matches = [match for match in entry["entities"] if match[name]]
+    words, spans, end = entry["words"], [], 0
+    for match in sorted(matches, key=lambda match: match[name]["start"]):
+        entity, is_right = Entity(**match[name]), match["error"] == "correct"
         if entity.start > end:
             spans.append(views.MarkedSpan(" ".join(words[end : entity.start])))
         text = " ".join(words[entity.start : entity.end])
-        spans.append(views.MarkedSpan(text, marks[entity], entity.type))
+        own = "right" if is_right else mark
+        spans.append(views.MarkedSpan(text, own, entity.type))
         end = entity.end
     if end < len(words):
         spans.append(views.MarkedSpan(" ".join(words[end:])))
