@@ -155,10 +155,16 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     text = re.sub("\n\ufeff(?![ \t])", "\n", read_text(Path(path)))
     # Not splitlines, which also splits at characters that a word may hold.
     lines = text.removesuffix("\n").split("\n")
-    _check_line_ends(lines, path)
-    first = next((n for n, line in enumerate(lines, 1) if _is_word(line)), 0)
-    if not first:
+    for line_number, line in enumerate(lines, 1):
+        if "\r" in line.strip(_BLANKS):
+            raise ValueError(
+                f"{path}, line {line_number} holds a carriage return; end lines by a "
+                "line feed, or by both."
+            )
+    numbers = [n for n, line in enumerate(lines, 1) if _is_word(line)]
+    if not numbers:
         return []
+    first = numbers[0]
     tabs = "\t" in lines[first - 1].strip(_BLANKS)
     width = len(_split(lines[first - 1], tabs))
     hint = _COMMENT_HINT * lines[first - 1].startswith("#")
@@ -187,8 +193,7 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     rows = _rows_of_lines(lines, path)
     sentences = parse_rows(path, rows, parse, skip_damaged, "sentences")
     _check_first_column(sentences, width)
-    end = next(n for n in range(len(lines), 0, -1) if _is_word(lines[n - 1]))
-    after = tuple(line.strip(_BLANKS) for line in lines[end:])
+    after = tuple(line.strip(_BLANKS) for line in lines[numbers[-1] :])
     return [*sentences[:-1], dataclasses.replace(sentences[-1], after=after)]
 
 
@@ -211,15 +216,6 @@ def no_tags_message(sentence: Sentence, consequence: str) -> str:
     joined = all(re.search(".[,;].", word) for word in sentence.words)
     hint = _COMMA_HINT * (joined and bool(sentence.columns))
     return f"{sentence.path} has no tags; {consequence}.{hint}"
-
-
-def _check_line_ends(lines: Sequence[str], path: str) -> None:
-    for line_number, line in enumerate(lines, 1):
-        if "\r" in line.strip(_BLANKS):
-            raise ValueError(
-                f"{path}, line {line_number} holds a carriage return; end lines by a "
-                "line feed, or by both."
-            )
 
 
 def _check_first_column(sentences: Sequence[Sentence], width: int) -> None:
@@ -247,15 +243,15 @@ def _is_word(line: str) -> bool:
 
 def _split(line: str, tabs: bool) -> tuple[str, ...]:
     stripped = line.strip(_BLANKS)
-    if not stripped:
-        return ()
-    if tabs:
-        return tuple(column.strip(_BLANKS) for column in stripped.split("\t"))
-    return tuple(_GAP.split(stripped))
+    columns = stripped.split("\t") if tabs else _GAP.split(stripped)
+    return tuple(column.strip(_BLANKS) for column in columns if stripped)
 
 
 def sentence_from_row(
-    row: TableRow, fields: Sequence[str] = (), names: Sequence[str] = ()
+    row: TableRow,
+    fields: Sequence[str] = (),
+    names: Sequence[str] = (),
+    path: str = "",
 ) -> Sentence:
     """Return the sentence of a row with `tokens` and, in one of the fields, tags.
 
@@ -263,40 +259,27 @@ def sentence_from_row(
     ValueError if tokens or tags are not strings, or not equally many.
     """
     words = _strings(row, "tokens")
-    _require_columns("token", words, row.where)
     field = next((name for name in fields if row.values.get(name) is not None), None)
     tags = None if field is None else _strings(row, field, names)
-    _require_columns("tag", tags or (), row.where)
     if tags is not None and len(tags) != len(words):
         raise ValueError(
             f"{row.where}: {len(tags)} tags for {len(words)} tokens; each must have "
             "one."
         )
-    return Sentence(words, tags, fields=() if tags else tuple(row.values))
-
-
-def _require_columns(noun: str, texts: Sequence[str], where: str) -> None:
-    """Raise ValueError unless each text is read again once it is in a column."""
-    for text in texts:
-        if not text.strip(_BLANKS) or re.search("[\t\r\n\ud800-\udfff]", text):
-            others = "its tag" if noun == "token" else "its token"
-            raise ValueError(
-                f"{where}: {noun} {text!r} must hold more than blanks, and no tab, "
-                f"line break or half of a character; leave it and {others} out."
-            )
+    line = int(row.where.rpartition(" ")[2]) if path else 0
+    columns = () if tags else tuple(row.values)
+    return Sentence(words, tags, path=path, line=line, fields=columns)
 
 
 def _read_rows(
     path: str, fields: Sequence[str], names: Sequence[str], skip_damaged: bool
 ) -> list[Sentence]:
-    def parse(row: TableRow) -> Sentence:
-        number = int(row.where.rpartition(" ")[2])
-        sentence = sentence_from_row(row, fields, names)
-        return dataclasses.replace(sentence, path=path, line=number)
-
-    rows = table_rows(path)
     sentences = parse_rows(
-        path, rows, parse, skip_damaged, has_label=lambda one: one.tags is not None
+        path,
+        table_rows(path),
+        lambda row: sentence_from_row(row, fields, names, path),
+        skip_damaged,
+        has_label=lambda one: one.tags is not None,
     )
     for sentence in sentences:
         if (sentence.tags is None) != (sentences[0].tags is None):
@@ -325,6 +308,13 @@ def _strings(row: TableRow, field: str, names: Sequence[str] = ()) -> tuple[str,
         if not isinstance(value, str):
             raise ValueError(
                 f"{row.where}: {field} holds {value!r:.40}; each must be a string."
+            )
+    noun, other = ("token", "tag") if field == "tokens" else ("tag", "token")
+    for text in values:  # each must be read again once it is in a column
+        if not text.strip(_BLANKS) or re.search("[\t\r\n\ud800-\udfff]", text):
+            raise ValueError(
+                f"{row.where}: {noun} {text!r} must hold more than blanks, and no tab, "
+                f"line break or half of a character; leave it and its {other} out."
             )
     return tuple(values)
 
