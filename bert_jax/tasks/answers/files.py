@@ -62,7 +62,22 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
         parse, noun = _example_of_entry, "questions"
     skip = config.skip_damaged
     examples = parse_rows(file, rows, parse, skip, noun, lambda one: one.has_label)
-    _check_ids_and_labels(examples, file)
+    if not examples:
+        raise ValueError(f"{file}: there is no question.")
+    seen: set[str] = set()
+    for example in examples:
+        if example.id in seen:
+            raise ValueError(
+                f"{file}: two questions have the id {example.id!r}; predictions are "
+                "listed by id, so give each its own."
+            )
+        seen.add(example.id)
+        if example.has_label != examples[0].has_label:
+            unlabelled = example if examples[0].has_label else examples[0]
+            raise ValueError(
+                f"{file}: question {unlabelled.id!r} has no 'answers', and others "
+                "have; add them or leave it out."
+            )
     return examples
 
 
@@ -209,10 +224,7 @@ def _answers(entries: Any, where: str) -> tuple[tuple[str, int], ...] | None:
     if entries is None or isinstance(entries, str):
         return None
     if isinstance(entries, dict):
-        columns = {
-            name: value if isinstance(value, list) else [value]
-            for name, value in entries.items()
-        }
+        columns = {k: v if isinstance(v, list) else [v] for k, v in entries.items()}
         texts, starts = (
             _field(columns, name, list, where) for name in ("text", "answer_start")
         )
@@ -223,17 +235,13 @@ def _answers(entries: Any, where: str) -> tuple[tuple[str, int], ...] | None:
             )
         pairs = zip(texts, starts, strict=True)
         entries = [{"text": text, "answer_start": start} for text, start in pairs]
-    return tuple(
-        (_string(entry, "text", where), _field(entry, "answer_start", int, where))
-        for entry in _field({"answers": entries}, "answers", list, where)
-        if not _is_empty(entry)
-    )
-
-
-def _is_empty(answer: Any) -> bool:
-    """Return whether an answer has a text, and it is null or blank."""
-    text = answer.get("text", "?") if isinstance(answer, dict) else "?"
-    return text is None or (isinstance(text, str) and not text.strip())
+    answers = []
+    for entry in _field({"answers": entries}, "answers", list, where):
+        text = entry.get("text", "?") if isinstance(entry, dict) else "?"
+        if text is not None and not (isinstance(text, str) and not text.strip()):
+            text = _string(entry, "text", where)
+            answers.append((text, _field(entry, "answer_start", int, where)))
+    return tuple(answers)
 
 
 def _kind(value: object) -> str:
@@ -274,25 +282,6 @@ def _text(values: object, name: str, where: str) -> str:
     return text
 
 
-def _check_ids_and_labels(examples: Sequence[SquadExample], file: str) -> None:
-    if not examples:
-        raise ValueError(f"{file}: there is no question.")
-    seen: set[str] = set()
-    for example in examples:
-        if example.id in seen:
-            raise ValueError(
-                f"{file}: two questions have the id {example.id!r}; predictions are "
-                "listed by id, so give each its own."
-            )
-        seen.add(example.id)
-        if example.has_label != examples[0].has_label:
-            unlabelled = example if examples[0].has_label else examples[0]
-            raise ValueError(
-                f"{file}: question {unlabelled.id!r} has no 'answers', and others "
-                "have; add them or leave it out."
-            )
-
-
 def write(
     predictions: Sequence[Prediction], has_null: bool, directory: Path
 ) -> list[str]:
@@ -300,14 +289,13 @@ def write(
 
     With `has_null`, for a model trained on SQuAD 2.0, null_odds.json is one of them.
     """
+    nbest = {
+        p["id"]: [{name: one[name] for name in _NBEST_FIELDS} for one in p["nbest"]]
+        for p in predictions
+    }
     files: JsonObject = {
         "predictions.json": {p["id"]: p["answer"] for p in predictions},
-        "nbest_predictions.json": {
-            p["id"]: [
-                {name: entry[name] for name in _NBEST_FIELDS} for entry in p["nbest"]
-            ]
-            for p in predictions
-        },
+        "nbest_predictions.json": nbest,
     }
     if has_null:
         files["null_odds.json"] = {p["id"]: p["null_odds"] for p in predictions}

@@ -216,7 +216,17 @@ def _holds(places: Sequence[tuple[int, int]], character: int) -> bool:
 
 
 def sections(report: JsonObject) -> list[Section]:
-    tables = [_group_table(_GROUPS[name][0], g) for name, g in report["groups"].items()]
+    tables = []
+    scores = ("exact match", "F1")
+    for name, groups in report["groups"].items():
+        title, _ = _GROUPS[name]
+        columns = [Column(title.lower()), Column("questions", "whole")]
+        columns += [Column(score, "percent", has_bar=True) for score in scores]
+        rows = [
+            [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100]
+            for g in groups
+        ]
+        tables.append(Table(title, columns, rows))
     errors = Table(
         "Answers by error",
         [Column("answer"), Column("count", "whole"), Column("meaning")],
@@ -234,15 +244,6 @@ def sections(report: JsonObject) -> list[Section]:
         calibration_section(report["calibration"], "the answer", "is an exact match"),
         worst_section(report, about, _item, unit="questions"),
     ]
-
-
-def _group_table(title: str, groups: Sequence[JsonObject]) -> Table:
-    columns = [Column(title.lower()), Column("questions", "whole")]
-    columns += [Column(name, "percent", has_bar=True) for name in ("exact match", "F1")]
-    rows = [
-        [g["group"], g["count"], g["exact_match"] / 100, g["f1"] / 100] for g in groups
-    ]
-    return Table(title, columns, rows)
 
 
 _MARKS: dict[str, tuple[MarkKind, str]] = {

@@ -19,11 +19,6 @@ from bert_jax.tasks.answers.rows import SquadExample
 from bert_jax.tasks.predictions import Prediction, RowOutputs, SplitOutputs
 from bert_jax.tokenization.graphemes import whole_characters
 
-Logits = tuple[Float64[np.ndarray, " _"], Float64[np.ndarray, " _"]]
-"""The scores that an answer starts, and ends, at each token of a row."""
-Span = tuple[int, int, float, float]
-"""Start and end of an answer, characters of the document, and the logits of both."""
-
 
 def predict(
     outputs: SplitOutputs, model: BertConfig, config: ExamplesConfig
@@ -43,7 +38,6 @@ def predict(
         ValueError: a score is not finite.
     """
     examples, tokenized = outputs.split.examples, outputs.split.tokenized
-    assert len(outputs.rows) == len(tokenized)
     bounds = np.searchsorted(tokenized.example, np.arange(len(examples) + 1))
     predictions = []
     for i, example in enumerate(examples):
@@ -58,34 +52,45 @@ def predict(
             ((float(start[0]), float(end[0])) for start, end in logits), key=sum
         )
         null = _entry("", None, None, start, end)
-        predictions.append(_prediction(example.id, entries, null, model, config))
+        null_odds = _total(null) - _total(entries[0]) if entries else 0.0
+        # Without any candidate, as for an empty document, predict no answer.
+        if model.labels == ANSWERABLE_LABELS or not entries:
+            entries.append(null)
+            entries.sort(key=_total, reverse=True)
+        totals = np.array([_total(entry) for entry in entries])
+        weights = np.exp(totals - totals.max())
+        for entry, probability in zip(entries, weights / weights.sum(), strict=True):
+            entry["probability"] = float(probability)
+        prediction = {"id": example.id, "null_odds": null_odds, "nbest": entries}
+        predictions.append(apply_null_threshold(prediction, config.null_threshold))
     return predictions
 
 
 def _logits(
     example: SquadExample, tokenized: TokenizedExamples, output: RowOutputs, row: int
-) -> Logits:
+) -> list[Float64[np.ndarray, " _"]]:
     """Return the start and end logits of a row's real tokens."""
     length = int(tokenized.starts[row + 1] - tokenized.starts[row])
-    start, end = (output[name][:length].astype(np.float64) for name in ("start", "end"))
-    if not (np.isfinite(start).all() and np.isfinite(end).all()):
+    logits = [output[name][:length].astype(np.float64) for name in ("start", "end")]
+    if not np.isfinite(logits).all():
         raise ValueError(
             f"question {example.id!r}: the model's scores are not numbers; "
             "its parameters are damaged, or training diverged."
         )
-    return start, end
+    return logits
 
 
 def best_spans(
     tokenized: TokenizedExamples,
     windows: range,
-    logits: Sequence[Logits],
+    logits: Sequence[Sequence[Float64[np.ndarray, " _"]]],
     config: ExamplesConfig,
-) -> list[Span]:
+) -> list[tuple[int, int, float, float]]:
     """Return the valid pairs of the `num_best` starts and ends of each window.
 
-    A start is valid only in the window that gives it the most context, and an end only
-    within the document. An answer has from 1 to `max_answer_length` tokens.
+    For each, its first and last character and the logits of both. A start is valid only
+    in the window that gives it the most context, and an end only within the document.
+    An answer has from 1 to `max_answer_length` tokens.
     """
     spans = []
     for row, (start, end) in zip(windows, logits, strict=True):
@@ -110,26 +115,6 @@ def _best_positions(
     """Return the allowed positions with the highest scores, best first."""
     positions = np.flatnonzero(allowed)
     return positions[np.argsort(-scores[positions], kind="stable")[:num_best]]
-
-
-def _prediction(
-    example_id: str,
-    entries: list[JsonObject],
-    null: JsonObject,
-    model: BertConfig,
-    config: ExamplesConfig,
-) -> Prediction:
-    null_odds = _total(null) - _total(entries[0]) if entries else 0.0
-    # Without any candidate, as for an empty document, predict no answer.
-    if model.labels == ANSWERABLE_LABELS or not entries:
-        entries.append(null)
-        entries.sort(key=_total, reverse=True)
-    totals = np.array([_total(entry) for entry in entries])
-    weights = np.exp(totals - totals.max())
-    for entry, probability in zip(entries, weights / weights.sum(), strict=True):
-        entry["probability"] = float(probability)
-    prediction = {"id": example_id, "null_odds": null_odds, "nbest": entries}
-    return apply_null_threshold(prediction, config.null_threshold)
 
 
 def require_null_answers(model: BertConfig, what: str) -> None:
@@ -164,7 +149,9 @@ def apply_null_threshold(prediction: Prediction, threshold: float) -> Prediction
     }
 
 
-def _distinct(context: str, spans: list[Span], num_best: int) -> list[JsonObject]:
+def _distinct(
+    context: str, spans: Sequence[tuple[int, int, float, float]], num_best: int
+) -> list[JsonObject]:
     """Return the best spans of whole characters whose texts differ.
 
     White space around a text, which may be tokens of their own, is left out.
