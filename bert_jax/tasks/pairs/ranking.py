@@ -5,6 +5,7 @@ Rerankers", §3.2.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -17,7 +18,6 @@ from jaxtyping import Array, Float
 
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
-from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.model.losses import Sum, cross_entropy, weighted_sum
 from bert_jax.tables.rows import TableRow
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -71,14 +71,14 @@ class PairRankingTask(FinetuningTask):
         return read_pairs(name, self.data)
 
     def labels(self, examples: Sequence[PairExample]) -> tuple[str, ...]:
-        if len(examples[0].texts) > 2 and examples[0].label is None:
-            return (RELEVANCE,)
-        if len(examples[0].texts) > 2:
+        first = examples[0]
+        if len(first.texts) == 2:
+            require_scores(examples, self.data.label_columns[0], (0.0, 1.0))
+        elif first.label is not None:
             raise ValueError(
-                f"{examples[0].where} has hard negatives and a label; only one "
-                "can be learned from; leave one of them out of the file."
+                f"{first.where} has hard negatives and a label; only one can be "
+                "learned from; leave one of them out of the file."
             )
-        require_scores(examples, self.data.label_columns[0], (0.0, 1.0))
         return (RELEVANCE,)
 
     def check(self, examples: Sequence[PairExample]) -> None:
@@ -92,14 +92,13 @@ class PairRankingTask(FinetuningTask):
         A row is cut to `max_length`, the longer text first. `label` by example is
         float32, if there is one.
         """
-        max_length = self.max_tokens
         num_others = len(examples[0].texts) - 1
         first = tokenizer.encode_each(example.texts[0] for example in examples)
         others = tokenizer.encode_each(
             text for example in examples for text in example.texts[1:]
         )
         pairs = ((one, next(others)) for one in first for _ in range(num_others))
-        rows, cut = join_pairs(tokenizer, pairs, max_length)
+        rows, cut = join_pairs(tokenizer, pairs, self.max_tokens)
         by_example = {"cut": np.any(cut.reshape(-1, num_others), axis=1)}
         if examples[0].label is not None:
             scores = [example.label for example in examples]
@@ -134,25 +133,27 @@ class PairRankingTask(FinetuningTask):
 
         The higher the more relevant; its sigmoid is a probability.
         """
-        predictions: list[Prediction] = []
-        for row in outputs.rows:
-            score, *others = row["scores"].astype(np.float64).tolist()
-            negatives = {"negative_scores": others} if others else {}
-            predictions.append({"score": score} | negatives)
-        return predictions
+        rows = (row["scores"].astype(np.float64).tolist() for row in outputs.rows)
+        return [
+            {"score": score} | ({"negative_scores": others} if others else {})
+            for score, *others in rows
+        ]
 
     def rankings_among(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the rank of each second text among itself and its hard negatives."""
         rankings = super().rankings_among(outputs)
-        for i, (ranking, row) in enumerate(zip(rankings, outputs.rows, strict=True)):
+        for i, row in enumerate(outputs.rows):
             scores = row["scores"].astype(np.float64).tolist()
             if wrong := _wrong(outputs.split.examples[i]):
                 # Of equal scores, the negative stands first.
                 first = max([*wrong, 1], key=lambda text: scores[text - 1])
-                own = scores[0]
-                ranking["rank"] = 1 + sum(scores[text - 1] >= own for text in wrong)
-                ranking |= {"right": (i, 1), "right_score": own}
-                ranking |= {"first": (i, first), "first_score": scores[first - 1]}
+                rankings[i] = {
+                    "rank": 1 + sum(scores[text - 1] >= scores[0] for text in wrong),
+                    "right": (i, 1),
+                    "right_score": scores[0],
+                    "first": (i, first),
+                    "first_score": scores[first - 1],
+                }
         return rankings
 
     def official_scores(self, predictions: Predictions) -> dict[str, float]:
@@ -163,14 +164,14 @@ class PairRankingTask(FinetuningTask):
         examples, values = predictions.examples, predictions.values
         if all(example.label is not None for example in examples):
             return correlations(examples, values)
-        rankings: dict[int, list[int]] = {}
-        for i, (example, value) in enumerate(zip(examples, values, strict=True)):
-            given = [value["score"], *value["negative_scores"]]
-            # Of equal scores, the negative stands first.
-            texts = [*reversed(_wrong(example)), 1]
-            rankings[i] = sorted(texts, key=lambda text: -given[text - 1])
-        scores = retrieval_scores(rankings, {i: {1: 1} for i in rankings})
-        return {name: scores[name] for name in ("mrr@10", "recall@1")}
+        ranks = []
+        for example, value in zip(examples, values, strict=True):
+            own, others = value["score"], value["negative_scores"]
+            # Of equal scores, the negative stands first; a NaN is no higher.
+            not_lower = [not own > others[text - 2] for text in _wrong(example)]
+            ranks.append(1 + sum(not_lower))
+        mrr = math.fsum(1 / rank for rank in ranks if rank <= 10) / len(ranks)
+        return {"mrr@10": mrr, "recall@1": ranks.count(1) / len(ranks)}
 
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         return [write_scores(predictions, directory)]
