@@ -103,12 +103,20 @@ class PairVectorsTask(FinetuningTask):
         are not pooled, if there are any.
         """
         num_texts = len(examples[0].texts)
-        prompts = self._prompts(examples, tokenizer)
-        texts = [text for example in examples for text in example.texts]
-        ids = tokenizer.encode_each(
-            prompt.text + text for prompt, text in zip(prompts, texts, strict=True)
-        )
-        rows, cut = join_pairs(tokenizer, ((one,) for one in ids), self.max_tokens)
+        embedding, limit = self.data.embedding, self.max_tokens
+
+        @functools.cache
+        def prompt_of(names: tuple[str, ...]) -> Prompt:
+            prompt = embedding.first_prompt(names)
+            return checked_prompt(embedding, tokenizer, prompt, limit)
+
+        prompts, texts = list[Prompt](), list[str]()
+        for example in examples:
+            for i, text in enumerate(example.texts):
+                prompts.append(prompt_of(self._prompt_names(example, i)))
+                texts.append(prompts[-1].text + text)
+        ids = tokenizer.encode_each(texts)
+        rows, cut = join_pairs(tokenizer, ((one,) for one in ids), limit)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
         if any(prompt.skip for prompt in prompts):
             skip = np.array([prompt.skip for prompt in prompts], np.int32)
@@ -130,23 +138,6 @@ class PairVectorsTask(FinetuningTask):
         """Whether texts are compared by the dot product of vectors of any length."""
         own = self.data.embedding
         return own.similarity == "dot" and not own.normalize
-
-    def _prompts(
-        self, examples: Sequence[PairExample], tokenizer: Tokenizer
-    ) -> list[Prompt]:
-        """Return the prompt of each text of each example."""
-        embedding, limit = self.data.embedding, self.max_tokens
-
-        @functools.cache
-        def prompt_of(names: tuple[str, ...]) -> Prompt:
-            prompt = embedding.first_prompt(names)
-            return checked_prompt(embedding, tokenizer, prompt, limit)
-
-        return [
-            prompt_of(self._prompt_names(example, i))
-            for example in examples
-            for i in range(len(example.texts))
-        ]
 
     def _prompt_names(self, example: PairExample, text: int) -> tuple[str, ...]:
         """Return the names of a text's prompts, the best first; (): the default."""
