@@ -1,6 +1,5 @@
 """How well vectors find each second text of a split among all of its texts."""
 
-import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -14,50 +13,43 @@ _BLOCK = 1 << 24
 """Similarities that are in memory at once: 64 MiB."""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Space:
-    """Different first texts, and the different texts that are searched for them."""
+def _searches(
+    vectors: Float[np.ndarray, "N C D"], ids: Int[np.ndarray, "N C"], block: int
+) -> tuple[
+    Int[np.ndarray, " Q"],
+    Int[np.ndarray, " M"],
+    Iterator[tuple[int, Float[np.ndarray, "_ M"], Int[np.ndarray, "_ 2"]]],
+]:
+    """Return different first texts, different texts to search, and their cosines.
 
-    first: Float[np.ndarray, "Q D"]
-    others: Float[np.ndarray, "M D"]
-    pairs: Int[np.ndarray, "P 2"]
-    """The query and the document of each different pair, in order."""
-    rows: Int[np.ndarray, " Q"]
-    """The first example that has each query."""
-    places: Int[np.ndarray, " M"]
-    """Where each document stands first, among the second texts and hard negatives."""
-    itself: Int[np.ndarray, "S 2"]
-    """The queries that are documents, too, and do not belong to themselves: the query
-    and the document, which it does not find."""
-
-    def blocks(
-        self, block: int
-    ) -> Iterator[tuple[int, Float[np.ndarray, "_ M"], Int[np.ndarray, "_ 2"]]]:
-        """Yield the first query, the cosines and the pairs of some queries at a time.
-
-        The queries of the pairs are counted from the first one. The cosine of a query
-        with itself is minus infinity, unless it belongs to itself.
-        """
-        size = max(1, block // len(self.others))
-        for start in range(0, len(self.first), size):
-            cosines = self.first[start : start + size] @ self.others.T
-            bounds = [start, start + len(cosines)]
-            low, high = np.searchsorted(self.itself[:, 0], bounds)
-            rows, columns = (self.itself[low:high] - (start, 0)).T
-            cosines[rows, columns] = -np.inf
-            low, high = np.searchsorted(self.pairs[:, 0], bounds)
-            yield start, cosines, self.pairs[low:high] - (start, 0)
-
-
-def _space(vectors: Float[np.ndarray, "N C D"], ids: Int[np.ndarray, "N C"]) -> _Space:
+    The first example of each query; where each document stands first, among the second
+    texts and hard negatives; and for some queries at a time, the first one's number,
+    their cosines, and each pair of a query, from the first one, and its document. The
+    cosine of a query with itself is minus infinity, unless it belongs to itself.
+    """
     queries, rows = np.unique(ids[:, 0], return_index=True)
     documents, places = np.unique(ids[:, 1:], return_index=True)
+    first, others = vectors[rows, 0], vectors[:, 1:].reshape(-1, vectors.shape[-1])
+    others = others[places]
     columns = np.searchsorted(queries, ids[:, 0]), np.searchsorted(documents, ids[:, 1])
     pairs = np.unique(np.stack(columns, axis=1), axis=0)
-    others = vectors[:, 1:].reshape(-1, vectors.shape[-1])[places]
     own = not_found_for_themselves(ids)
-    itself = np.searchsorted(queries, own), np.searchsorted(documents, own)
-    return _Space(vectors[rows, 0], others, pairs, rows, places, np.stack(itself, 1))
+    itself = np.stack(
+        [np.searchsorted(texts, own) for texts in (queries, documents)], 1
+    )
+
+    def blocks() -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        size = max(1, block // len(others))
+        for start in range(0, len(first), size):
+            cosines = first[start : start + size] @ others.T
+            bounds = [start, start + len(cosines)]
+            low, high = np.searchsorted(itself[:, 0], bounds)
+            query, document = (itself[low:high] - (start, 0)).T
+            cosines[query, document] = -np.inf
+            low, high = np.searchsorted(pairs[:, 0], bounds)
+            yield start, cosines, pairs[low:high] - (start, 0)
+
+    return rows, places, blocks()
 
 
 def not_found_for_themselves(ids: Int[np.ndarray, "N C"]) -> Int[np.ndarray, " S"]:
@@ -87,11 +79,11 @@ def retrieval_among(
         ids: the number of each text; equal texts have equal numbers.
         block: similarities that are in memory at once.
     """
-    space = _space(vectors, ids)
-    pairs, num_queries = space.pairs, len(space.first)
-    depth = min(max(CUTOFFS), len(space.others))
+    queries, documents, blocks = _searches(vectors, ids, block)
+    depth, num_pairs = min(max(CUTOFFS), len(documents)), 0
     totals: dict[str, float] = {}
-    for _, cosines, right in space.blocks(block):
+    for _, cosines, right in blocks:
+        num_pairs += len(right)
         grades: dict[int, dict[int, int]] = {i: {} for i in range(len(cosines))}
         for query, document in right.tolist():
             grades[query][document] = 1
@@ -103,7 +95,7 @@ def retrieval_among(
         for name, value in (sums | {"loss": math.fsum(losses)}).items():
             totals[name] = totals.get(name, 0.0) + value
     return {
-        name: total / (len(pairs) if name == "loss" else num_queries)
+        name: total / (num_pairs if name == "loss" else len(queries))
         for name, total in totals.items()
     }
 
@@ -118,24 +110,24 @@ def ranks_among(
     `FinetuningTask.rankings_among` describes the fields; a text that is not ranked has
     none. The arguments are the same as of `retrieval_among`.
     """
-    space, num_texts = _space(vectors, ids), ids.shape[1] - 1
+    rows, places, blocks = _searches(vectors, ids, block)
+    num_texts = ids.shape[1] - 1
     rankings: list[JsonObject] = [{} for _ in ids]
     examples = {
         tuple(pair): i for i, pair in reversed([*enumerate(ids[:, :2].tolist())])
     }
-    for start, cosines, right in space.blocks(block):
+    for start, cosines, right in blocks:
         top = cosines.argmax(axis=1)
         for query, document in right.tolist():
             row, own = cosines[query], cosines[query, document]
             # Of equal ones, the lower column stands first.
-            before = (row > own).sum() + (row[:document] == own).sum()
-            rank = 1 + int(before)
-            example = int(space.rows[start + query])
+            rank = 1 + int((row > own).sum() + (row[:document] == own).sum())
+            example = int(rows[start + query])
             if rank >= rankings[example].get("rank", len(row) + 1):
                 continue
-            place, text = divmod(int(space.places[document]), num_texts)
+            place, text = divmod(int(places[document]), num_texts)
             pair = int(ids[example, 0]), int(ids[place, 1 + text])
-            first, column = divmod(int(space.places[top[query]]), num_texts)
+            first, column = divmod(int(places[top[query]]), num_texts)
             rankings[example] = {
                 "rank": rank,
                 "right": (examples[pair], 1),
