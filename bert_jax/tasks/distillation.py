@@ -58,15 +58,13 @@ def layer_pairs(
         )
         every = num_teacher_layers // num_layers
         theirs = tuple((layer + 1) * every - 1 for layer in ours)
-    for name, layers, count in (
-        ("student_layers", ours, num_layers),
-        ("teacher_layers", theirs, num_teacher_layers),
-    ):
+    own, other = ("student", ours, num_layers), ("teacher", theirs, num_teacher_layers)
+    for name, layers, count in (own, other):
         for layer in layers:
             require(
                 0 <= layer < count,
-                f"distillation.{name} has {layer}, and that model has {count} layers; "
-                f"they are counted from 0 to {count - 1}.",
+                f"distillation.{name}_layers has {layer}, and that model has {count} "
+                f"layers; they are counted from 0 to {count - 1}.",
             )
     require(
         len(ours) == len(theirs),
@@ -99,12 +97,9 @@ def distil(
         first: the position of each pair's [CLS].
     """
     inputs, predicted = masked.inputs, masked.predicted
+    rows = (inputs, predicted, first)
     scores, student = compute_with_internals(
-        config.model,
-        params,
-        "pretraining_scores",
-        *(inputs, predicted, first),
-        dropout_key=dropout_key,
+        config.model, params, "pretraining_scores", *rows, dropout_key=dropout_key
     )
     weight = config.distillation.scores_weight
     method, rest = ("token_scores", (predicted,)) if weight else ("hidden_states", ())
@@ -131,18 +126,14 @@ def internal_distance(
             state_distance(student.states[ours], teacher.states[theirs])
             for ours, theirs in pairs
         ]
-        mean = jnp.stack(distances).mean(0)
-        total += c.hidden_weight * mean_by_row(mean, real)
+        total += c.hidden_weight * mean_by_row(jnp.stack(distances).mean(0), real)
     if c.relations_weight:
         layer = -1 if c.relation_layer is None else c.relation_layer
         causal = config.model.attention == "causal"
-        visible = Visibility(inputs.attention_mask, inputs.pair_ids, causal)
-        divergence = relation_divergence(
-            student.projections[-1],
-            teacher.projections[layer],
-            visible.matrix(),
-            relation_heads(c, config.model),
-        )
+        visible = Visibility(inputs.attention_mask, inputs.pair_ids, causal).matrix()
+        own, other = student.projections[-1], teacher.projections[layer]
+        heads = relation_heads(c, config.model)
+        divergence = relation_divergence(own, other, visible, heads)
         total += c.relations_weight * mean_by_row(divergence, real)
     return total
 
