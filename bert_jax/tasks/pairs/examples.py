@@ -11,12 +11,12 @@ from jaxtyping import Int
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.metrics.classification import regression_scores
-from bert_jax.storage.files import JsonObject, write_lines
+from bert_jax.storage.files import JsonObject
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows
 from bert_jax.tables.rows import TableRow, column_names, text_of
 from bert_jax.tasks.predictions import Predictions
-from bert_jax.tasks.texts.examples import DEFAULT_COLUMNS, parse_number, table_line
+from bert_jax.tasks.texts.examples import DEFAULT_COLUMNS, parse_number, write_table
 
 PAIR_COLUMNS = (
     ("anchor", "positive"),
@@ -205,11 +205,9 @@ def write_scores(predictions: Predictions, directory: Path) -> str:
     The table has no quotes: a tab or a line break in a text is a space.
     """
     examples, values = predictions.examples, predictions.values
-    has_label = any(example.label is not None for example in examples)
-    columns = ["index", "score", *["label"] * has_label, "text_1", "text_2"]
-    lines = ["\t".join(columns)]
-    for i, (example, value) in enumerate(zip(examples, values, strict=True)):
-        label = [f"{example.label:.9g}"] if example.label is not None else []
-        lines.append(table_line(i, f"{value['score']:.6f}", *label, *example.texts[:2]))
-    write_lines(lines, directory / "predictions.tsv")
+    columns = {"score": [f"{value['score']:.6f}" for value in values]}
+    if any(example.label is not None for example in examples):
+        columns["label"] = [f"{example.label:.9g}" for example in examples]
+    columns |= {f"text_{i}": [one.texts[i - 1] for one in examples] for i in (1, 2)}
+    write_table(columns, directory / "predictions.tsv")
     return "predictions.tsv"

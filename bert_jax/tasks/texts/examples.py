@@ -4,12 +4,14 @@ import collections
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import require
+from bert_jax.storage.files import write_lines
 from bert_jax.tables.rows import TableRow, column_names, missing_column_message, text_of
 from bert_jax.tasks.class_names import class_names, flag
 from bert_jax.tasks.texts.glue import GLUE
@@ -144,9 +146,12 @@ def classes_of(example: TextExample) -> tuple[str, ...]:
     return (example.label,) if isinstance(example.label, str) else example.label
 
 
-def table_line(index: int, *cells: str) -> str:
-    """Return a line of a table without quotes: tabs and line breaks become spaces."""
-    return "\t".join([str(index), *(_BREAKS.sub(" ", cell) for cell in cells)])
+def write_table(columns: Mapping[str, Sequence[str]], path: Path) -> None:
+    """Write columns after an `index`, without quotes: tabs, line breaks are spaces."""
+    lines = ["\t".join(("index", *columns))]
+    for i, cells in enumerate(zip(*columns.values(), strict=True)):
+        lines.append("\t".join([str(i), *(_BREAKS.sub(" ", cell) for cell in cells)]))
+    write_lines(lines, path)
 
 
 def name_counts(examples: Sequence[TextExample]) -> collections.Counter[str]:

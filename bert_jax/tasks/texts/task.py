@@ -15,7 +15,6 @@ import numpy as np
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.config.checks import spaced
 from bert_jax.data.examples import TokenizedExamples, from_rows, join_pairs
-from bert_jax.storage.files import write_lines
 from bert_jax.tables.damage import parse_rows
 from bert_jax.tables.read import table_rows, undamaged
 from bert_jax.tables.rows import TableRow
@@ -36,8 +35,8 @@ from bert_jax.tasks.texts.examples import (
     require_labels,
     require_num_texts,
     require_same_number,
-    table_line,
     texts_of,
+    write_table,
 )
 from bert_jax.tasks.texts.glue import GLUE, read_glue, submission_name
 from bert_jax.tokenization import Tokenizer
@@ -193,22 +192,40 @@ class TextTask(FinetuningTask):
     def write(self, predictions: Predictions, directory: Path) -> list[str]:
         """Write tables of index and prediction, as GLUE's server accepts them.
 
-        For other texts, predictions.tsv has probability, label and text, too.
+        For other texts, predictions.tsv has the texts, too, their labels if they have
+        any, and the probability of the predicted class, or of each one.
         """
         examples, values = predictions.examples, predictions.values
-        glue, separator = self.data.glue, self.data.label_separator
-        if not glue:
-            lines = _readable_rows(examples, values, separator)
-            write_lines(lines, directory / "predictions.tsv")
-            return ["predictions.tsv"]
-        tables = collections.defaultdict[str, list[str]](list)
-        for example, value in zip(examples, values, strict=True):
-            name = submission_name(glue, example.group)
-            tables[name].append(_predicted(value, separator))
-        for name, cells in tables.items():
-            rows = (table_line(i, cell) for i, cell in enumerate(cells))
-            write_lines(["index\tprediction", *rows], directory / name)
-        return list(tables)
+        separator = self.data.label_separator
+        predicted = [_predicted(value, separator) for value in values]
+        if glue := self.data.glue:
+            tables = collections.defaultdict[str, list[str]](list)
+            for example, cell in zip(examples, predicted, strict=True):
+                tables[submission_name(glue, example.group)].append(cell)
+            for name, cells in tables.items():
+                write_table({"prediction": cells}, directory / name)
+            return list(tables)
+        columns: dict[str, Sequence[str]] = {"prediction": predicted}
+        if any("probabilities" in value for value in values):
+            columns["probability"] = [
+                separator.join(
+                    f"{value['probabilities'][name]:.6g}"
+                    for name in value.get("labels", [value.get("label")])
+                )
+                for value in values
+            ]
+        if any(example.label is not None for example in examples):
+            columns["label"] = [
+                f"{one.label:.15g}"
+                if isinstance(one.label, float)
+                else separator.join(classes_of(one))
+                for one in examples
+            ]
+        texts = zip(*(example.texts for example in examples), strict=True)
+        for i, column in enumerate(texts, 1):
+            columns["text" if len(examples[0].texts) == 1 else f"text_{i}"] = column
+        write_table(columns, directory / "predictions.tsv")
+        return ["predictions.tsv"]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
         """Return a score of the most frequent label, or the error of the mean.
@@ -230,38 +247,6 @@ class TextTask(FinetuningTask):
 
     def example_without_label(self, row: TableRow) -> TextExample:
         return TextExample(texts_of(row, self.data), where=row.where)
-
-
-def _readable_rows(
-    examples: Sequence[TextExample], predictions: Sequence[Prediction], separator: str
-) -> list[str]:
-    """Return the lines of a table with probability, label and text beside a prediction.
-
-    The probability is that of the predicted class, or of each one; a number has none.
-    There are labels if the examples have them. The table has no quotes: a tab or a line
-    break in a text is a space.
-    """
-    has_probability = any("probabilities" in values for values in predictions)
-    has_label = any(example.label is not None for example in examples)
-    num_texts = max((len(example.texts) for example in examples), default=1)
-    columns = ["index", "prediction"]
-    columns += ["probability"] * has_probability + ["label"] * has_label
-    columns += ["text"] if num_texts == 1 else ["text_1", "text_2"]
-    lines = ["\t".join(columns)]
-    for i, (example, values) in enumerate(zip(examples, predictions, strict=True)):
-        cells = [_predicted(values, separator)]
-        if has_probability:
-            names = values.get("labels") or [values.get("label")]
-            known = (values["probabilities"][n] for n in names if n is not None)
-            cells.append(separator.join(f"{value:.6g}" for value in known))
-        if has_label:
-            label = example.label
-            is_number = isinstance(label, float)
-            cells.append(
-                f"{label:.15g}" if is_number else separator.join(classes_of(example))
-            )
-        lines.append(table_line(i, *cells, *example.texts))
-    return lines
 
 
 def _predicted(prediction: Prediction, separator: str) -> str:
