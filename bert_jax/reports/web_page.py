@@ -29,36 +29,27 @@ def web_page(
     Raises:
         KeyError: the template names a field that is not given.
     """
-    page = resources.files(package).joinpath(template).read_text(encoding="utf-8")
-    shared = resources.files("bert_jax.reports").joinpath("web_page.css")
-    page = page.replace("{{style}}", shared.read_text(encoding="utf-8"))
-    page = re.sub(
-        r"\{\{(\w+\.(?:css|js))\}\}", lambda match: _part(package, match[1]), page
-    )
+    own, shared = resources.files(package), resources.files("bert_jax.reports")
+
+    def file_text(match: re.Match[str]) -> str:
+        path = own.joinpath(match[1])
+        path = path if path.is_file() else shared.joinpath(match[1])
+        return path.read_text(encoding="utf-8")
+
+    page = own.joinpath(template).read_text(encoding="utf-8")
+    style = shared.joinpath("web_page.css").read_text(encoding="utf-8")
+    page = page.replace("{{style}}", style)
+    page = re.sub(r"\{\{(\w+\.(?:css|js))\}\}", file_text, page)
     # A name of a file may hold bytes that are no UTF-8.
     texts = {name: text.encode(errors="replace") for name, text in fields.items()}
     values = {name: html.escape(text.decode()) for name, text in texts.items()}
-    values["policy"] = content_policy(page)
-    # No text of the data can end the element that holds it.
-    values["data"] = json.dumps(data).replace("<", "\\u003c")
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
-
-
-def _part(package: str, name: str) -> str:
-    """Return the text of a file in the template's package or in this one."""
-    own = resources.files(package).joinpath(name)
-    path = own if own.is_file() else resources.files("bert_jax.reports").joinpath(name)
-    return path.read_text(encoding="utf-8")
-
-
-def content_policy(page: str) -> str:
-    """Return the content security policy that allows the page's own script and style.
-
-    It forbids all else: other scripts, and any connection.
-    """
+    # The page's own script and style are allowed, and neither others nor a connection.
     policy = ["default-src 'none'"]
     for kind in ("script", "style"):
         (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", page, re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         policy.append(f"{kind}-src 'sha256-{digest}'")
-    return "; ".join(policy)
+    values["policy"] = "; ".join(policy)
+    # No text of the data can end the element that holds it.
+    values["data"] = json.dumps(data).replace("<", "\\u003c")
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], page)
