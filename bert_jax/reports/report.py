@@ -75,28 +75,22 @@ def error_report(
 
 def sections(report: JsonObject) -> list[Section]:
     """Return what to show of a report, the scores first."""
+    kind = report["kind"]
+    analysis = next(t.analyses[kind] for t in kinds.KINDS if kind in t.analyses)
     scores = without_repeats(report["scores"]) | report["baseline"]
     columns = [Column("score"), Column("value", "number"), Column("meaning")]
     rows: list[list[TableCell]] = [
-        [name, value, _meaning(name, report)] for name, value in scores.items()
+        [name, value, _meaning(name, report, analysis)]
+        for name, value in scores.items()
     ]
-    title = "Official scores"
-    note = " ".join(
-        [*(f"{line}." for line in no_better(scores)), report["learned_from"]]
-    ).strip()
-    first = Section("scores", "Scores", note, [Table(title, columns, rows)])
-    return [first, *_analysis(report).sections(report)]
+    notes = [*(f"{line}." for line in no_better(scores)), report["learned_from"]]
+    table = Table("Official scores", columns, rows)
+    first = Section("scores", "Scores", " ".join(notes).strip(), [table])
+    return [first, *analysis.sections(report)]
 
 
-def _analysis(report: JsonObject) -> Analysis:
-    """Return how a report is shown, by its `kind`."""
-    name = report["kind"]
-    return next(task.analyses[name] for task in kinds.KINDS if name in task.analyses)
-
-
-def _meaning(name: str, report: JsonObject) -> str:
+def _meaning(name: str, report: JsonObject, analysis: Analysis) -> str:
     """Return what a score is of; "" if its name says it."""
-    analysis = _analysis(report)
     if name.startswith(BASELINE):
         return "of a rule that needs no model"
     if name in analysis.meanings:
