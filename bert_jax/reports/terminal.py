@@ -33,7 +33,11 @@ def print_report(report: JsonObject) -> None:
             if isinstance(part, views.Table) and part.is_printed:
                 _print_table(console, part)
             elif isinstance(part, views.Matrix) and len(part.gold) <= MAX_CLASSES:
-                _print_table(console, _table_of(part))
+                columns = [views.Column("gold ↓ predicted →")]
+                columns += [views.Column(name, "whole") for name in part.predicted]
+                pairs = zip(part.gold, part.counts, strict=True)
+                rows = [[name, *counts] for name, counts in pairs]
+                _print_table(console, views.Table(part.title, columns, rows))
             elif isinstance(part, views.Examples):
                 for line in _example_lines(part):
                     console.print(line, soft_wrap=True)
@@ -74,27 +78,16 @@ def format_cell(cell: views.TableCell, kind: views.CellFormat) -> str:
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:.4g}"
 
 
-def _table_of(matrix: views.Matrix) -> views.Table:
-    """Return a matrix as a table."""
-    columns = [views.Column("gold ↓ predicted →")]
-    columns += [views.Column(name, "whole") for name in matrix.predicted]
-    pairs = zip(matrix.gold, matrix.counts, strict=True)
-    rows = [[name, *counts] for name, counts in pairs]
-    return views.Table(matrix.title, columns, rows)
-
-
 def _example_lines(examples: views.Examples) -> Iterable[str]:
     """Yield the lines of the worst examples: place, facts and texts."""
     for item in examples.items[:MAX_EXAMPLES]:
         facts = ", ".join(f"{name} {value}" for name, value in item.facts)
         yield printable(f"  {item.where}: {facts}")
         for passage in item.passages:
-            spans = (
-                f"[{span.text}]({span.label})".removesuffix("()")
-                if span.mark
-                else span.text
-                for span in passage.spans
-            )
+            spans = [
+                f"[{s.text}]({s.label})".removesuffix("()") if s.mark else s.text
+                for s in passage.spans
+            ]
             text = one_line("".join(spans))
             cut = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}…"
             yield f"    {passage.name}: {cut}"
