@@ -143,13 +143,13 @@ def unknown_class_message(where: str, name: str, labels: Sequence[str]) -> str:
     )
 
 
-def renamed_labels(labels: Sequence[str], new_names: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes of a model with new names, each given as OLD=NEW.
+def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
+    """Return the model with new names of its classes, `data.label_names` as OLD=NEW.
 
     A model that has NEW already keeps it; raise ValueError if it has not OLD either.
     """
-    renamed = list(labels)
-    for text in new_names:
+    labels, renamed = model.labels, list(model.labels)
+    for text in data.label_names:
         old = [i for i, name in enumerate(labels) if text.startswith(f"{name}=")]
         if old:
             renamed[old[0]] = text.removeprefix(f"{labels[old[0]]}=")
@@ -159,15 +159,7 @@ def renamed_labels(labels: Sequence[str], new_names: Sequence[str]) -> tuple[str
             f"data.label_names has {text!r:.80}, and the model's classes are "
             f"{column_names(labels) or 'none'}; write OLD=NEW with one of them as OLD.",
         )
-    return tuple(renamed)
-
-
-def named_as(model: BertConfig, data: ExamplesConfig) -> BertConfig:
-    """Return the model with its classes by the names of `data.label_names`."""
-    if not data.label_names:
-        return model
-    labels = renamed_labels(model.labels, data.label_names)
-    return model.changed(labels=labels)
+    return model.changed(labels=tuple(renamed)) if data.label_names else model
 
 
 def similar_label_warnings(labels: Sequence[str]) -> list[str]:
