@@ -22,10 +22,6 @@ _NAMES_OF_0_1_0 = {
 }
 """Old class names, which keep fingerprints the same as in version 0.1.0."""
 
-_OWN_CLASSES = (
-    " Each has a class of its own; amounts are for `bert-jax finetune text-regression`."
-)
-
 
 def fingerprint(examples: Sequence[Example], before: str = "") -> str:
     """Return the hexadecimal sha256 of the examples, whose files may be moved.
@@ -144,7 +140,10 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
         parts[key in held_out].append(example)
     if not all(parts):
         names = {name for example in examples for name in task.classes(example)}
-        reason = _OWN_CLASSES if fraction and len(names) == len(examples) > 1 else ""
+        reason = ""
+        if fraction and len(names) == len(examples) > 1:
+            reason = " Each has a class of its own; amounts are for `bert-jax finetune "
+            reason += "text-regression`."
         raise ValueError(
             f"data.validation_fraction={fraction} leaves {len(parts[0])} of "
             f"{len(examples)} examples to learn from and {len(parts[1])} to score on; "
@@ -215,31 +214,19 @@ def match_splits(task: FinetuningTask, splits: Splits) -> Splits:
         ValueError: a training example has a label that the model does not have, or
             another example cannot be scored.
     """
-    data = task.data
-    place = data.validation or data.path or data.train
+    data, matched = task.data, [task.match_labels(splits.train)]
+    file = data.validation or data.path or data.train
     test = task.read(data.test) if data.test else []
-    return Splits(
-        task.match_labels(splits.train),
-        scorable(task, splits.validation, "validation", place),
-        scorable(task, test, "test", data.test),
-    )
-
-
-def scorable(
-    task: FinetuningTask, examples: Sequence[Example], what: str, place: str
-) -> Sequence[Example]:
-    """Return examples with the model's labels; refuse those that cannot be scored.
-
-    Args:
-        what: validation or test, for messages.
-        place: the file, where examples do not name their own.
-    """
-    unlabelled = [example for example in examples if not task.has_label(example)]
-    if unlabelled:
-        where = getattr(unlabelled[0], "where", "")
-        raise ValueError(
-            f"{(where if isinstance(where, str) else '') or place}: {len(unlabelled)} "
-            f"of {len(examples)} {what} examples have no label, and cannot be scored; "
-            "add labels, or leave the file out."
-        )
-    return task.match_labels(examples)
+    for name, path, examples in (
+        ("validation", file, splits.validation),
+        ("test", data.test, test),
+    ):
+        if unlabelled := [one for one in examples if not task.has_label(one)]:
+            where = getattr(unlabelled[0], "where", "")
+            raise ValueError(
+                f"{(where if isinstance(where, str) else '') or path}: "
+                f"{len(unlabelled)} of {len(examples)} {name} examples have no label, "
+                "and cannot be scored; add labels, or leave the file out."
+            )
+        matched.append(task.match_labels(examples))
+    return Splits(matched[0], matched[1], matched[2])
