@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from bert_jax.data.sources import TFDS
@@ -66,14 +67,6 @@ MISMATCHED = "mismatched"
 _FILES = {"train": "train", "validation": "dev", "test": "test"}
 
 
-def split_files(name: str, split: str) -> list[tuple[str, str]]:
-    """Return the file names (without .tsv) of a split, each with its group's name."""
-    file = _FILES[split]
-    if name == "mnli" and split != "train":
-        return [(f"{file}_matched", ""), (f"{file}_{MISMATCHED}", MISMATCHED)]
-    return [(file, "")]
-
-
 def submission_name(name: str, group: str) -> str:
     """Return the name of the prediction file that GLUE's server accepts."""
     if name == "mnli":
@@ -95,11 +88,16 @@ def read_glue(name: str, path: str, split: str) -> list[tuple[TableRow, str]]:
         FileNotFoundError: a file does not exist.
         ValueError: a file has the wrong format; the message names the line.
     """
-    if path.startswith(TFDS):
-        return _tfds_rows(name, path.removeprefix(TFDS), split)
-    task, root = GLUE[name], Path(path)
+    task, root, file = GLUE[name], Path(path), _FILES[split]
+    files = {file: ""}
+    if name == "mnli" and split != "train":
+        files = {f"{file}_matched": "", f"{file}_{MISMATCHED}": MISMATCHED}
     rows = []
-    for file, group in split_files(name, split):
+    for file, group in files.items():
+        if path.startswith(TFDS):
+            own = _tfds_rows(name, path.removeprefix(TFDS), split, file)
+            rows += [(row, group) for row in own]
+            continue
         candidates = [folder / f"{file}.tsv" for folder in (root / task.folder, root)]
         paths = [candidate for candidate in candidates if candidate.is_file()]
         if not paths:
@@ -141,17 +139,12 @@ def _official_rows(name: str, path: Path, split: str) -> list[TableRow]:
     return rows
 
 
-def _tfds_rows(name: str, dataset: str, split: str) -> list[tuple[TableRow, str]]:
-    task = GLUE[name]
+def _tfds_rows(name: str, dataset: str, split: str, file: str) -> Iterator[TableRow]:
+    task, tfds_split = GLUE[name], file.replace("dev", "validation")
     columns, classes = task.tfds_texts or task.texts, task.tfds_labels or task.labels
-    rows = []
-    for file, group in split_files(name, split):
-        tfds_split = file.replace("dev", "validation")
-        for number, values in enumerate(tfds_rows(dataset, tfds_split), 1):
-            row = dict(zip(task.texts, (values[c] for c in columns), strict=True))
-            label = values["label"]
-            if split != "test":  # the labels of the test split are not public
-                row[task.label] = classes[label] if classes else str(label)
-            where = f"{TFDS}{dataset}, example {number} of {tfds_split}"
-            rows.append((TableRow(row, where), group))
-    return rows
+    for number, values in enumerate(tfds_rows(dataset, tfds_split), 1):
+        row = dict(zip(task.texts, (values[c] for c in columns), strict=True))
+        label = values["label"]
+        if split != "test":  # the labels of the test split are not public
+            row[task.label] = classes[label] if classes else str(label)
+        yield TableRow(row, f"{TFDS}{dataset}, example {number} of {tfds_split}")
