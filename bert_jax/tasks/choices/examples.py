@@ -117,8 +117,7 @@ def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
     """Return the example of a row of SWAG's columns; ValueError if one lacks text."""
     # By their numbers, since a label is one, whatever the order of columns.
     endings = sorted(filter(_ENDING.fullmatch, row.values), key=lambda n: int(n[6:]))
-    missing = [name for name in ("sent1", "sent2") if name not in row.values]
-    if missing or len(endings) < 2:
+    if not {"sent1", "sent2"} <= row.values.keys() or len(endings) < 2:
         raise ValueError(
             f"{row.where} has the columns {column_names(row.values)}; it must have "
             "sent1, sent2, ending0, ending1 and so on, as SWAG's files do."
@@ -126,8 +125,7 @@ def choice_from_swag(row: TableRow, label_column: str) -> ChoiceExample:
     while len(endings) > 2 and row.values[endings[-1]] in (None, ""):
         endings.pop()
     choices = [text_of(row, name) for name in endings]
-    label = row.values.get(label_column)
-    start = _optional_text(row, "sent2")
+    label, start = row.values.get(label_column), _optional_text(row, "sent2")
     return _example(row, text_of(row, "sent1"), choices, label, start)
 
 
@@ -159,16 +157,15 @@ def _example(
         if not isinstance(text, str) or not text.strip() or HALF_CHARACTER.search(text):
             name = f"choice {i - 1}" if i else "the context"
             raise ValueError(f"{row.where}: {name} is {text!r:.40}; it must be a text.")
-    index = None if label is None or label == "" else _label_index(label, row.where)
     columns = tuple(row.values) if label is None else ()
-    return ChoiceExample(context, tuple(choices), question, index, row.where, columns)
-
-
-def _label_index(label: object, where: str) -> int:
     if isinstance(label, str) and re.fullmatch(r" *[0-9]{1,9}(\.0*)? *", label):
-        return int(float(label))  # as pandas writes a column where some are unknown
+        label = float(label)  # as pandas writes a column where some are unknown
     if type(label) is int or (isinstance(label, float) and label.is_integer()):
-        return int(label)
-    raise ValueError(
-        f"{where}: label={label!r:.40} must be the number of the right choice, from 0."
-    )
+        label = int(label)
+    elif label not in (None, ""):
+        raise ValueError(
+            f"{row.where}: label={label!r:.40} must be the number of the right choice, "
+            "from 0."
+        )
+    index = None if label == "" else label
+    return ChoiceExample(context, tuple(choices), question, index, row.where, columns)
