@@ -80,7 +80,6 @@ class MultipleChoiceTask(FinetuningTask):
         another has is [CLS] alone, with its second segment at 0. `label` by example is
         int32, -1 if it is not known.
         """
-        max_length = self.max_tokens
         num_choices = max(len(example.choices) for example in examples)
         contexts = tokenizer.encode_each(example.context for example in examples)
         endings = tokenizer.encode_each(
@@ -92,7 +91,7 @@ class MultipleChoiceTask(FinetuningTask):
         cut: list[bool] = []
         for example, context in zip(examples, contexts, strict=True):
             pairs = [(context, next(endings)) for _ in example.choices]
-            own_rows, own_cut = join_pairs(tokenizer, pairs, max_length)
+            own_rows, own_cut = join_pairs(tokenizer, pairs, self.max_tokens)
             absent = [([tokenizer.cls_id], 0)] * (num_choices - len(pairs))
             rows += own_rows + absent
             cut.append(bool(own_cut.any()))
@@ -115,12 +114,12 @@ class MultipleChoiceTask(FinetuningTask):
 
     def predict(self, outputs: SplitOutputs) -> list[Prediction]:
         """Return the most probable `choice`, from 0, and the `probabilities` of all."""
-        predictions = []
-        for example, row in zip(outputs.split.examples, outputs.rows, strict=True):
-            own = row["probabilities"][: len(example.choices)]
-            best = int(own.argmax())
-            predictions.append({"choice": best, "probabilities": own.tolist()})
-        return predictions
+        pairs = zip(outputs.split.examples, outputs.rows, strict=True)
+        tables = (row["probabilities"][: len(one.choices)] for one, row in pairs)
+        return [
+            {"choice": int(own.argmax()), "probabilities": own.tolist()}
+            for own in tables
+        ]
 
     def official_scores(self, predictions: Predictions) -> dict[str, float]:
         """Return the `accuracy` over the questions with a label."""
@@ -144,14 +143,12 @@ class MultipleChoiceTask(FinetuningTask):
         It is that of a guess, or of the position that is right most often in training,
         if that is higher.
         """
-        labels = [example.label for example in splits.train]
-        counts = Counter(label for label in labels if label is not None)
+        counts = Counter(one.label for one in splits.train if one.label is not None)
         numbers = [len(example.choices) for example in splits.validation]
         chance = sum(1 / number for number in numbers) / len(numbers)
         if counts:
             position = min(counts, key=lambda label: (-counts[label], label))
-            choices = [position] * len(splits.validation)
-            accuracy = _accuracy(splits.validation, choices)
+            accuracy = _accuracy(splits.validation, [position] * len(numbers))
             if accuracy > chance:
                 return f"majority position ({position})", accuracy
         return "chance", chance
