@@ -94,11 +94,12 @@ class Embedder:
         if pooling == "cls":
             require_attention(self.model, "bidirectional", "pooling='cls'")
         limit = self.embedding.max_tokens
-        before = checked_prompt(self.embedding, self.model.tokenizer, prompt, limit)
+        tokenizer = self.model.tokenizer
+        text, skip = checked_prompt(self.embedding, tokenizer, prompt, limit)
         options: dict[str, Any] = {"pooling": pooling, "normalize": normalize}
-        if before.skip:
-            options["skip"] = before.skip
-        return before.text, compiled(self.model.config, "embed", **options)
+        if skip:
+            options["skip"] = skip
+        return text, compiled(self.model.config, "embed", **options)
 
     def _record(self, prompt: str | None) -> JsonObject:
         """Return what stored vectors must have been made by, to be compared."""

@@ -1,19 +1,9 @@
 """How a text becomes a vector: what is pooled, and the prompt before the text."""
 
-import dataclasses
 from typing import Literal
 
 from bert_jax.config.embedding import Embedding, Pooling
 from bert_jax.tokenization import Tokenizer
-
-
-@dataclasses.dataclass(frozen=True)
-class Prompt:
-    """What stands before each text of a kind."""
-
-    text: str = ""
-    skip: int = 0
-    """Tokens of each row, [CLS] and the prompt's, that are not pooled; 0: all are."""
 
 
 def chosen_embedding(
@@ -42,8 +32,10 @@ def chosen_embedding(
 
 def checked_prompt(
     embedding: Embedding, tokenizer: Tokenizer, prompt: str | None, limit: int | None
-) -> Prompt:
-    """Return a model's prompt.
+) -> tuple[str, int]:
+    """Return a model's prompt, which stands before each text, and what is not pooled.
+
+    That are the tokens of each row from [CLS] to the prompt's last; 0: all are pooled.
 
     Args:
         prompt: a text, or the name of one of the model's prompts.
@@ -54,7 +46,7 @@ def checked_prompt(
     """
     text = embedding.prompt_text(prompt)
     if not text:
-        return Prompt()
+        return "", 0
     num_tokens = len(tokenizer.encode(text).ids)
     if limit is not None and num_tokens >= limit - 2:
         raise ValueError(
@@ -62,4 +54,4 @@ def checked_prompt(
             f"{limit}, [CLS] and [SEP] included; shorten it."
         )
     # [CLS] stands before the prompt.
-    return Prompt(text, 0 if embedding.pool_prompt else 1 + num_tokens)
+    return (text, 0 if embedding.pool_prompt else 1 + num_tokens)

@@ -40,7 +40,7 @@ from bert_jax.tasks.pairs.examples import (
     text_ids,
     write_scores,
 )
-from bert_jax.tasks.pairs.prompts import Prompt, checked_prompt
+from bert_jax.tasks.pairs.prompts import checked_prompt
 from bert_jax.tasks.pairs.retrieval import (
     not_found_for_themselves,
     random_retrieval,
@@ -106,21 +106,21 @@ class PairVectorsTask(FinetuningTask):
         embedding, limit = self.data.embedding, self.max_tokens
 
         @functools.cache
-        def prompt_of(names: tuple[str, ...]) -> Prompt:
-            prompt = embedding.first_prompt(names)
-            return checked_prompt(embedding, tokenizer, prompt, limit)
+        def prompt_of(names: tuple[str, ...]) -> tuple[str, int]:
+            own = embedding.first_prompt(names)
+            return checked_prompt(embedding, tokenizer, own, limit)
 
-        prompts, texts = list[Prompt](), list[str]()
+        texts, skips = list[str](), list[int]()
         for example in examples:
             for i, text in enumerate(example.texts):
-                prompts.append(prompt_of(self._prompt_names(example, i)))
-                texts.append(prompts[-1].text + text)
+                prompt, skip = prompt_of(self._prompt_names(example, i))
+                texts.append(prompt + text)
+                skips.append(skip)
         ids = tokenizer.encode_each(texts)
         rows, cut = join_pairs(tokenizer, ((one,) for one in ids), limit)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
-        if any(prompt.skip for prompt in prompts):
-            skip = np.array([prompt.skip for prompt in prompts], np.int32)
-            by_example["skip"] = skip.reshape(-1, num_texts)
+        if any(skips):
+            by_example["skip"] = np.array(skips, np.int32).reshape(-1, num_texts)
         if examples[0].label is not None:
             scores = [example.label for example in examples]
             by_example["label"] = np.array(scores, np.float32)
