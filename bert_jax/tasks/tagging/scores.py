@@ -1,6 +1,6 @@
 """Scores of tags: conlleval's, accuracy, and baselines without a model."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from bert_jax.metrics.entities import (
@@ -45,38 +45,24 @@ def baseline(
     common label in training; a new word gets the most common label of all words.
     """
     gold = [require_tags(sentence) for sentence in validation]
-    if train[0].scheme is None and train[0].tags is not None:
-        tags = _commonest_tags(train, validation)
-        return "each word's commonest tag", tag_accuracy(gold, tags)
-    type_counts: dict[tuple[str, ...], Counter[str]] = {}
+    is_plain = train[0].scheme is None and train[0].tags is not None
+    counts = defaultdict[tuple[str, ...], Counter[str]](Counter)
     for sentence in train:
-        for chunk in extract_entities(sentence.tags or ()):
-            words = sentence.words[chunk.start : chunk.end]
-            type_counts.setdefault(words, Counter())[chunk.type] += 1
-    types = {words: _most_common(counts) for words, counts in type_counts.items()}
-    tags = [
+        tags = require_tags(sentence) if is_plain else sentence.tags or ()
+        chunks = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
+        for type_, start, end in chunks if is_plain else extract_entities(tags):
+            counts[sentence.words[start:end]][type_] += 1
+    types = {words: own.most_common(1)[0][0] for words, own in counts.items()}
+    if is_plain:
+        default = sum(counts.values(), Counter[str]()).most_common(1)[0][0]
+        words = (sentence.words for sentence in validation)
+        labels = [[types.get((word,), default) for word in own] for own in words]
+        return "each word's commonest tag", tag_accuracy(gold, labels)
+    labels = [
         write_tags(list(_look_up(sentence.words, types)), len(sentence.words), "IOB2")
         for sentence in validation
     ]
-    return "training-dictionary lookup", conlleval_scores(gold, tags)["f1"]
-
-
-def _commonest_tags(
-    train: Sequence[Sentence], validation: Sequence[Sentence]
-) -> list[list[str]]:
-    tag_counts: dict[str, Counter[str]] = {}
-    for sentence in train:
-        for word, tag in zip(sentence.words, require_tags(sentence), strict=True):
-            tag_counts.setdefault(word, Counter())[tag] += 1
-    tags = {word: _most_common(counts) for word, counts in tag_counts.items()}
-    default = _most_common(sum(tag_counts.values(), Counter[str]()))
-    return [
-        [tags.get(word, default) for word in sentence.words] for sentence in validation
-    ]
-
-
-def _most_common(counts: Counter[str]) -> str:
-    return counts.most_common(1)[0][0]
+    return "training-dictionary lookup", conlleval_scores(gold, labels)["f1"]
 
 
 def _look_up(
