@@ -259,8 +259,28 @@ class TokenClassificationTask(FinetuningTask):
         lines = [
             f"split into several rows of {self.data.max_length} tokens: "
             f"{num_split} of {len(split.examples)} sentences"
+        ] * (num_split > 0)
+        tagged = [sentence for sentence in split.examples if sentence.tags]
+        if tagged and tagged[0].scheme is None:
+            path = tagged[0].path
+            return [f"{path}: plain labels, not entities; scored by accuracy", *lines]
+        ill_formed = [
+            (sentence, i)
+            for sentence in tagged
+            if sentence.scheme
+            for i in mismatched_tags(sentence.tags or (), sentence.scheme)
         ]
-        return _tag_warnings(split.examples) + lines * (num_split > 0)
+        if not ill_formed:
+            return lines
+        sentence, i = ill_formed[0]
+        total = sum(len(sentence.words) for sentence in split.examples)
+        return [
+            f"{sentence.path}: {len(ill_formed)} of {total} tags are ill-formed in "
+            f"{sentence.scheme}, and are read as conlleval reads them; the first is "
+            f"{(sentence.tags or ())[i]!r} in {numbered(sentence.path)} "
+            f"{sentence.line_of(i)}",
+            *lines,
+        ]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
         return baseline(splits.train, splits.validation)
@@ -288,27 +308,3 @@ def _chunks(
         place = {"text": text, "start": start, "end": end, "score": score}
         listed.append({kind: type_} | place)
     return {name: listed}
-
-
-def _tag_warnings(sentences: Sequence[Sentence]) -> list[str]:
-    first = next((sentence for sentence in sentences if sentence.tags), None)
-    if first is None:
-        return []
-    if first.scheme is None:
-        return [f"{first.path}: plain labels, not entities; scored by accuracy"]
-    ill_formed = [
-        (sentence, i)
-        for sentence in sentences
-        if sentence.tags and sentence.scheme
-        for i in mismatched_tags(sentence.tags, sentence.scheme)
-    ]
-    if not ill_formed:
-        return []
-    sentence, i = ill_formed[0]
-    total = sum(len(sentence.words) for sentence in sentences)
-    return [
-        f"{sentence.path}: {len(ill_formed)} of {total} tags are ill-formed in "
-        f"{sentence.scheme}, and are read as conlleval reads them; the first is "
-        f"{(sentence.tags or ())[i]!r} in {numbered(sentence.path)} "
-        f"{sentence.line_of(i)}"
-    ]
