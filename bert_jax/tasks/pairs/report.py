@@ -59,8 +59,8 @@ def score_sections(report: JsonObject) -> list[views.Section]:
     low, high = number_report.with_margin(labels)
     scatter = views.Chart(
         "Score against label",
-        views.Axis("label", low, high),
-        curves=[views.Curve("score", labels, scores, dots=True)],
+        {"name": "label", "low": low, "high": high, "percent": False},
+        curves=[{"name": "score", "xs": labels, "values": scores, "dots": True}],
         note=number_report.dots_note(report, "pair"),
     )
     names = "mean score", "lowest tenth to", "median", "highest tenth from"

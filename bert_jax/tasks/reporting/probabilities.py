@@ -60,21 +60,15 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> views.Se
     error, difference = values["expected_calibration_error"], values["mean_difference"]
     bins = [entry for entry in values["bins"] if entry["count"]]
     direction = "over" if difference > 0 else "under"
+    means = [entry["mean_probability"] for entry in bins]
+    fractions = [entry["fraction_true"] for entry in bins]
+    edges = [values["bins"][0]["low"], *(entry["high"] for entry in values["bins"])]
+    shares = [entry["count"] / values["count"] for entry in values["bins"]]
     chart = views.Chart(
         "Reliability",
-        views.Axis(f"probability of {of}", 0.0, 1.0, percent=True),
-        curves=[
-            views.Curve(
-                came_true,
-                [entry["mean_probability"] for entry in bins],
-                [entry["fraction_true"] for entry in bins],
-            )
-        ],
-        bars=views.Bars(
-            "share of all",
-            [values["bins"][0]["low"], *(entry["high"] for entry in values["bins"])],
-            [entry["count"] / values["count"] for entry in values["bins"]],
-        ),
+        {"name": f"probability of {of}", "low": 0.0, "high": 1.0, "percent": True},
+        curves=[{"name": came_true, "xs": means, "values": fractions, "dots": False}],
+        bars={"name": "share of all", "edges": edges, "heights": shares},
         diagonal="perfectly calibrated",
         percent=True,
         limits=(0.0, 1.0),
@@ -127,18 +121,15 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> views.S
         what: is predicted at each threshold, as "The class 'yes' is predicted".
     """
     best, curve = values["best"], values["curve"]
-    curves = [
-        views.Curve(
-            title,
-            [at["threshold"] for at in curve if at[name] is not None],
-            [at[name] for at in curve if at[name] is not None],
-        )
-        for name, title in SCORES.items()
-    ]
+    curves = []
+    for name, title in SCORES.items():
+        points = [at for at in curve if at[name] is not None]
+        xs, ys = ([at[key] for at in points] for key in ("threshold", name))
+        curves.append({"name": title, "xs": xs, "values": ys, "dots": False})
     threshold = f"{best['threshold']:.15g}"
     chart = views.Chart(
         "Score against threshold",
-        views.Axis("threshold", 0.0, 1.0),
+        {"name": "threshold", "low": 0.0, "high": 1.0, "percent": False},
         curves=curves,
         marks=[{"at": best["threshold"], "name": f"best F1 at {threshold}"}],
         percent=True,

@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from bert_jax.storage.files import JsonObject
+
 CellFormat = Literal["text", "whole", "number", "percent"]
 """Of a column: words, whole numbers, numbers of four digits, or fractions."""
 MarkKind = Literal["", "right", "wrong", "gold"]
@@ -51,42 +53,17 @@ class Matrix:
 
 
 @dataclasses.dataclass(frozen=True)
-class Axis:
-    """The name and the range of a horizontal axis."""
-
-    name: str
-    low: float
-    high: float
-    percent: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Curve:
-    """Points in the order of `xs`, joined by a line, or as dots."""
-
-    name: str
-    xs: Sequence[float]
-    values: Sequence[float]
-    dots: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Bars:
-    """A bar between each two edges."""
-
-    name: str
-    edges: Sequence[float]
-    heights: Sequence[float]
-
-
-@dataclasses.dataclass(frozen=True)
 class Chart:
     """Curves, dots and bars over one axis."""
 
     title: str
-    x: Axis
-    curves: Sequence[Curve] = ()
-    bars: Bars | None = None
+    x: JsonObject
+    """The `name` of the axis, its ends `low` and `high`, and whether it is `percent`.
+    """
+    curves: Sequence[JsonObject] = ()
+    """Each a `name`, and `values` in the order of `xs`, by a line or as `dots`."""
+    bars: JsonObject | None = None
+    """A `name`, and `heights`, each between two of the `edges`."""
     marks: Sequence[Mapping[str, str | float]] = ()
     """Vertical lines, each with the place `at` which it stands, and its `name`."""
     diagonal: str = ""

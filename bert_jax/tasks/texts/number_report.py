@@ -87,26 +87,25 @@ def sections(report: JsonObject) -> list[views.Section]:
     histogram, (low, high) = report["histogram"], with_margin([*gold, *predicted])
     scatter = views.Chart(
         "Predicted against gold",
-        views.Axis("gold number", low, high),
-        curves=[views.Curve("predicted", gold, predicted, dots=True)],
+        {"name": "gold number", "low": low, "high": high, "percent": False},
+        curves=[{"name": "predicted", "xs": gold, "values": predicted, "dots": True}],
         diagonal="predicted = gold",
         limits=(low, high),
         note=dots_note(report, "text"),
     )
-    edges = histogram["edges"]
+    edges, counts = histogram["edges"], [*map(float, histogram["counts"])]
+    ends = {"low": edges[0], "high": edges[-1]}
     residuals = views.Chart(
         "Errors",
-        views.Axis("predicted − gold", edges[0], edges[-1]),
-        bars=views.Bars(
-            "texts", edges, [float(count) for count in histogram["counts"]]
-        ),
+        {"name": "predicted − gold", **ends, "percent": False},
+        bars={"name": "texts", "edges": edges, "heights": counts},
         note="The number of texts by error; right of 0, the model predicts too much.",
     )
     note = "The error is the predicted number minus the gold one."
-    items = [_item(entry) for entry in report["worst"]]
     about = (
         "The texts with the largest errors. Some labels may be wrong, not the model."
     )
+    items = [_item(entry) for entry in report["worst"]]
     return [
         views.Section("errors", "Errors", note, [scatter, residuals, _table(report)]),
         views.Section("worst", "Worst examples", about, [views.Examples(items)]),
