@@ -134,10 +134,11 @@ def rank_sections(report: JsonObject) -> list[views.Section]:
     total = report["num_queries"]
     columns = [views.Column("rank"), views.Column("first texts", "whole")]
     columns.append(views.Column("fraction", "percent", has_bar=True))
-    rows = [
-        [_range(entry), entry["count"], entry["count"] / max(total, 1)]
-        for entry in report["ranks"]
-    ]
+    rows = []
+    for low, high, count in (entry.values() for entry in report["ranks"]):
+        ranks = f"{low} to {high}" if high else f"{low} or more"
+        ranks = str(low) if low == high else ranks
+        rows.append([ranks, count, count / max(total, 1)])
     table = views.Table("Rank of the right text", columns, rows)
     note = "Of a text with several partners, the rank is that of the best one."
     about = (
@@ -149,13 +150,6 @@ def rank_sections(report: JsonObject) -> list[views.Section]:
         views.Section("ranks", "Ranks", note, [table]),
         worst_section(of_queries, about, _ranked_item, "first texts"),
     ]
-
-
-def _range(entry: JsonObject) -> str:
-    low, high = entry["low"], entry["high"]
-    if high is None:
-        return f"{low} or more"
-    return str(low) if low == high else f"{low} to {high}"
 
 
 def _ranked_item(entry: JsonObject) -> views.Item:

@@ -82,23 +82,13 @@ def calibration_section(values: JsonObject, of: str, came_true: str) -> views.Se
         "(Naeini et al. 2015; Guo et al. 2017, eq. 3). On average, the model is "
         f"{direction}confident by {abs(difference):.2%}."
     )
-    return views.Section("calibration", "Calibration", note, [chart, _bin_table(bins)])
-
-
-def _bin_table(bins: list[JsonObject]) -> views.Table:
     columns = [views.Column("probability"), views.Column("count", "whole")]
-    columns += [
-        views.Column("mean probability", "percent"),
-        views.Column("came true", "percent"),
-    ]
-    rows = [
-        [
-            f"{entry['low']:.3g} to {entry['high']:.3g}",
-            *(entry[name] for name in ("count", "mean_probability", "fraction_true")),
-        ]
-        for entry in bins
-    ]
-    return views.Table("Bins", columns, rows, is_printed=False)
+    columns += [views.Column(t, "percent") for t in ("mean probability", "came true")]
+    ranges = [f"{entry['low']:.3g} to {entry['high']:.3g}" for entry in bins]
+    counts = [entry["count"] for entry in bins]
+    rows = [*zip(ranges, counts, means, fractions, strict=True)]
+    table = views.Table("Bins", columns, rows, is_printed=False)
+    return views.Section("calibration", "Calibration", note, [chart, table])
 
 
 def threshold_of(
@@ -136,10 +126,8 @@ def threshold_section(values: JsonObject, what: str, checkpoint: str) -> views.S
         limits=(0.0, 1.0),
     )
     titles = SCORES | {"accuracy": "accuracy"}
-    columns = [
-        views.Column("threshold"),
-        *(views.Column(t, "percent") for t in titles.values()),
-    ]
+    columns = [views.Column("threshold")]
+    columns += [views.Column(title, "percent") for title in titles.values()]
     rows = [
         [f"{at['threshold']:.15g}", *(at[name] for name in titles)]
         for at in (values["default"], best)

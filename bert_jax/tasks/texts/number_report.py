@@ -101,13 +101,20 @@ def sections(report: JsonObject) -> list[views.Section]:
         bars={"name": "texts", "edges": edges, "heights": counts},
         note="The number of texts by error; right of 0, the model predicts too much.",
     )
+    names = ("mean error", "mean absolute error", "root mean squared error")
+    columns = [views.Column("gold numbers"), views.Column("texts", "whole")]
+    columns += [views.Column(name, "number") for name in names]
+    total, errors = report["num_examples"], report["errors"]
+    rows = range_rows(report, lambda entry: [entry[key] for key in errors])
+    rows.append(["all", total, *errors.values()])
+    table = views.Table("Errors by gold number", columns, rows, last_rows=1)
     note = "The error is the predicted number minus the gold one."
     about = (
         "The texts with the largest errors. Some labels may be wrong, not the model."
     )
     items = [_item(entry) for entry in report["worst"]]
     return [
-        views.Section("errors", "Errors", note, [scatter, residuals, _table(report)]),
+        views.Section("errors", "Errors", note, [scatter, residuals, table]),
         views.Section("worst", "Worst examples", about, [views.Examples(items)]),
     ]
 
@@ -124,18 +131,6 @@ def dots_note(report: JsonObject, noun: str) -> str:
     shown, total = len(report["points"]["label"]), report["num_examples"]
     some = f"{shown:,} of {total:,} {noun}s, evenly from the file."
     return some if shown < total else f"Each dot is a {noun}."
-
-
-def _table(report: JsonObject) -> views.Table:
-    names = ("mean error", "mean absolute error", "root mean squared error")
-    keys = [name.replace(" ", "_") for name in names]
-    columns = [views.Column("gold numbers"), views.Column("texts", "whole")]
-    columns += [views.Column(name, "number") for name in names]
-    rows = range_rows(report, lambda entry: [entry[key] for key in keys])
-    rows.append(
-        ["all", report["num_examples"], *(report["errors"][key] for key in keys)]
-    )
-    return views.Table("Errors by gold number", columns, rows, last_rows=1)
 
 
 def range_rows(
