@@ -1,7 +1,6 @@
 """A model's scores compared with a rule that needs no model."""
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 BASELINE = "baseline: "
 """Begins the name under which a run has the score of a rule."""
@@ -11,23 +10,16 @@ _SCORES = ("f1", "accuracy", "spearman", "pearson", "mlm_loss", "clm_loss")
 """What the score of a rule is compared with, if the rule's name does not say it."""
 
 
-class BaselineComparison(NamedTuple):
-    """A score of a model, and the score of a rule that needs no model."""
-
-    name: str
-    value: float
-    rule: str
-    limit: float
-
-
-def comparisons(scores: Mapping[str, float]) -> Iterator[BaselineComparison]:
-    """Yield the comparison with each baseline among the scores."""
+def comparisons(
+    scores: Mapping[str, float],
+) -> Iterator[tuple[str, float, str, float]]:
+    """Yield the name and value of a score, and of each rule that it compares with."""
     for key, limit in scores.items():
         rule = _UNIGRAM.get(key, key.removeprefix(BASELINE))
         measure, _, what = rule.partition(" of ")
         name = next((n for n in (measure, *_SCORES) if n in scores), None)
         if rule != key and name is not None:
-            yield BaselineComparison(name, scores[name], what or rule, limit)
+            yield name, scores[name], what or rule, limit
 
 
 def no_better(scores: Mapping[str, float]) -> Iterator[str]:

@@ -48,7 +48,7 @@ def write_run_report(
         best = best_evaluation(run)
         scores = (best.scalars if best else {}) | baseline_of_run(run.config)
     reference = reference_lines(run.config, run.history, unigram)
-    reference |= {c.name: (c.rule, c.limit) for c in comparisons(scores)}
+    reference |= {name: (rule, limit) for name, _, rule, limit in comparisons(scores)}
     notes += [f"{line}." for line in no_better(scores)]
     data: JsonObject = {
         "charts": charts(run.lines, reference),
