@@ -36,31 +36,23 @@ def retrieval_scores(
     """
     if not relevance:
         raise ValueError("relevance holds no query: no score is defined.")
-    queries = [
-        _query_scores(rankings.get(query, ()), grades)
-        for query, grades in relevance.items()
-    ]
+    queries = []
+    for query, grades in relevance.items():
+        best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)
+        gains = [max(grades.get(one, 0), 0) for one in rankings.get(query, ())]
+        ranks = [rank for rank, gain in enumerate(gains, 1) if gain]
+        ideal, total = _discounted(best[:_DEPTH]), max(len(best), 1)
+        precisions = (number / rank for number, rank in enumerate(ranks, 1))
+        scores = {
+            "ndcg@10": _discounted(gains[:_DEPTH]) / ideal if ideal else 0.0,
+            "mrr@10": 1 / ranks[0] if ranks and ranks[0] <= _DEPTH else 0.0,
+            "map": math.fsum(precisions) / total,
+        }
+        recalls = {f"recall@{k}": sum(r <= k for r in ranks) / total for k in CUTOFFS}
+        queries.append(scores | recalls)
     return {
         name: math.fsum(scores[name] for scores in queries) / len(queries)
         for name in queries[0]
-    }
-
-
-def _query_scores(
-    ranking: Sequence[DocumentT], grades: Mapping[DocumentT, int]
-) -> dict[str, float]:
-    relevant = {document for document, grade in grades.items() if grade > 0}
-    gains = [max(grades.get(document, 0), 0) for document in ranking]
-    ranks = [rank for rank, gain in enumerate(gains, 1) if gain]
-    best = sorted((grades[document] for document in relevant), reverse=True)
-    ideal = _discounted(best[:_DEPTH])
-    precisions = (number / rank for number, rank in enumerate(ranks, 1))
-    total = max(len(relevant), 1)
-    return {
-        "ndcg@10": _discounted(gains[:_DEPTH]) / ideal if ideal else 0.0,
-        "mrr@10": 1 / ranks[0] if ranks and ranks[0] <= _DEPTH else 0.0,
-        "map": math.fsum(precisions) / total,
-        **{f"recall@{k}": sum(rank <= k for rank in ranks) / total for k in CUTOFFS},
     }
 
 
