@@ -247,8 +247,6 @@ def sections(report: JsonObject) -> list[Section]:
 
 
 _MARKS: dict[str, tuple[MarkKind, str]] = {
-    "": ("", ""),
-    "cut": ("", ""),
     "gold": ("gold", "gold"),
     "predicted": ("wrong", "predicted"),
     "both": ("right", "gold and predicted"),
@@ -266,7 +264,7 @@ def _item(entry: JsonObject) -> Item:
     question = Passage("question", [MarkedSpan(entry["question"])])
     spans = []
     for text, kind in entry["context"]:
-        mark, label = _MARKS[kind]
+        mark, label = _MARKS.get(kind, ("", ""))
         spans.append(MarkedSpan(text or " […] ", mark, label))
     return Item(entry["where"], facts, [question, Passage("document", spans)])
 
