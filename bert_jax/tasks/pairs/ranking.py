@@ -59,13 +59,11 @@ class PairRankingTask(FinetuningTask):
     problem_type = "regression"
     noun = "pairs"
     analyses = report.ANALYSES
+    report_kind = staticmethod(report_kind)
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
         return data.sentence_pairs.objective == "rank"
-
-    def report_kind(self, predictions: Predictions) -> str:
-        return report_kind(predictions)
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)

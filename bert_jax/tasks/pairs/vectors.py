@@ -76,13 +76,11 @@ class PairVectorsTask(FinetuningTask):
     objective_name: ClassVar[str]
     """The value of `data.sentence_pairs.objective`."""
     analyses = report.ANALYSES
+    report_kind = staticmethod(report_kind)
 
     @classmethod
     def suits(cls, data: ExamplesConfig, model: BertConfig | None) -> bool:
         return data.sentence_pairs.objective == cls.objective_name
-
-    def report_kind(self, predictions: Predictions) -> str:
-        return report_kind(predictions)
 
     def read(self, name: str) -> list[PairExample]:
         return read_pairs(name, self.data)
@@ -160,13 +158,11 @@ class PairVectorsTask(FinetuningTask):
         dropout_key: Key[Array, ""] | None = None,
     ) -> Float[Array, "B C D"]:
         """Return the vectors of all texts, not normalised."""
-        first_key, key = None, None
-        if dropout_key is not None:
-            first_key, key = jax.random.split(dropout_key)
+        keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
         length = batch["tokens"].shape[-1]
         first_length = min(self.first_length or length, length)
-        first = self._vectors(params, batch, slice(0, 1), first_length, first_key)
-        others = self._vectors(params, batch, slice(1, None), length, key)
+        first = self._vectors(params, batch, slice(0, 1), first_length, keys[0])
+        others = self._vectors(params, batch, slice(1, None), length, keys[1])
         return jnp.concatenate([first, others], axis=1)
 
     def _vectors(
