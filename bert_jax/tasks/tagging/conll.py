@@ -155,12 +155,7 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     text = re.sub("\n\ufeff(?![ \t])", "\n", read_text(Path(path)))
     # Not splitlines, which also splits at characters that a word may hold.
     lines = text.removesuffix("\n").split("\n")
-    for line_number, line in enumerate(lines, 1):
-        if "\r" in line.strip(_BLANKS):
-            raise ValueError(
-                f"{path}, line {line_number} holds a carriage return; end lines by a "
-                "line feed, or by both."
-            )
+    _check_line_ends(lines, path)
     numbers = [n for n, line in enumerate(lines, 1) if _is_word(line)]
     if not numbers:
         return []
@@ -216,6 +211,15 @@ def no_tags_message(sentence: Sentence, consequence: str) -> str:
     joined = all(re.search(".[,;].", word) for word in sentence.words)
     hint = _COMMA_HINT * (joined and bool(sentence.columns))
     return f"{sentence.path} has no tags; {consequence}.{hint}"
+
+
+def _check_line_ends(lines: Sequence[str], path: str) -> None:
+    for line_number, line in enumerate(lines, 1):
+        if "\r" in line.strip(_BLANKS):
+            raise ValueError(
+                f"{path}, line {line_number} holds a carriage return; end lines by a "
+                "line feed, or by both."
+            )
 
 
 def _check_first_column(sentences: Sequence[Sentence], width: int) -> None:

@@ -38,8 +38,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     examples = predictions.examples
     matches: Counter[tuple[str, str]] = Counter()
     kinds, correct = Counter[str](), Counter[str]()
-    probabilities: list[float] = []
-    came_true: list[bool] = []
+    outcomes: list[tuple[float, bool]] = []
     entity_matches: list[list[EntityMatch]] = []
     worst = WorstExamples()
     for i, value in enumerate(predictions.values):
@@ -50,8 +49,7 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
         right = {m.predicted for m in entity_matches[i] if m.error == "correct"}
         own = (entity["score"] for entity in value["entities"])
         scores = dict(zip(predicted, own, strict=True))
-        probabilities += scores.values()
-        came_true += [entity in right for entity in scores]
+        outcomes += [(score, entity in right) for entity, score in scores.items()]
         correct.update(entity.type for entity in right if entity)
         for match in entity_matches[i]:
             matches[_types(match)] += 1
@@ -67,10 +65,10 @@ def analyse(task: FinetuningTask, predictions: Predictions) -> JsonObject:
     matrix = np.array([[matches[gold, other] for other in names] for gold in names])
     sums = zip(types, matrix.sum(1).tolist(), matrix.sum(0).tolist(), strict=False)
     by_type = [MatchCounts(g, p, correct[type_]) for type_, g, p in sums]
+    probabilities = np.array([score for score, _ in outcomes], np.float64)
+    came_true = np.array([is_right for _, is_right in outcomes], bool)
     return {
-        "calibration": calibration_of(
-            np.array(probabilities, np.float64), np.array(came_true, bool)
-        ),
+        "calibration": calibration_of(probabilities, came_true),
         **by_class.class_scores(types, by_type),
         **by_class.confusions(names, matrix),
         "error_kinds": dict(kinds),
