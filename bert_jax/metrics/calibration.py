@@ -49,9 +49,7 @@ def calibration(
     """Compare probabilities with whether what they are of came true.
 
     For a class among several, both are of the predicted class (Guo et al. 2017, §2).
-
-    Raises:
-        ValueError: there is no probability, or one is not from 0 to 1.
+    Raise ValueError if there is no probability, or one is not from 0 to 1.
     """
     if not probabilities.size:
         raise ValueError("There are no probabilities: no calibration is defined.")

@@ -19,10 +19,8 @@ def classification_scores(
     Macro F1 is the mean over the classes that occur in labels or predictions. F1 is
     that of class 1, as in GLUE for MRPC and QQP (Wang et al. 2018, §3). MCC is
     Matthews' correlation (CoLA; for many classes Gorodkin 2004), and 0 if all labels or
-    all predictions are of one class.
-
-    Raises:
-        ValueError: there is no example, or a class outside 0…num_classes − 1.
+    all predictions are of one class. Raise ValueError if there is no example, or a
+    class outside 0…num_classes − 1.
     """
     from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
@@ -51,10 +49,8 @@ def regression_scores(
     """`pearson` and `spearman` (STS-B), and `mean_squared_error` in squared units.
 
     Both correlations are 0 if labels or predictions are constant, up to rounding
-    errors of float64; this includes a single example.
-
-    Raises:
-        ValueError: there is no example, or a value is not finite.
+    errors of float64; this includes a single example. Raise ValueError if there is no
+    example, or a value is not finite.
     """
     from scipy.stats import pearsonr, rankdata
 
@@ -81,9 +77,7 @@ def multi_label_scores(
 
     Macro F1 is the mean over all C classes; a class neither labelled nor predicted has
     0, as in scikit-learn. Exact match is the fraction of rows with every class correct.
-
-    Raises:
-        ValueError: there is no example, or no class.
+    Raise ValueError if there is no example, or no class.
     """
     _require_examples(labels)
     # Not by scikit-learn, which reads a single column as two classes. For each class:

@@ -50,10 +50,8 @@ def extract_entities(tags: Sequence[str]) -> list[Entity]:
 
     Ill-formed sequences are read as by conlleval: an I after O, or after another type,
     begins an entity too. conlleval has no S and does not distinguish E from B, so for
-    IOBES its rules are extended: B and S begin an entity, and E and S end one.
-
-    Raises:
-        ValueError: a tag is invalid.
+    IOBES its rules are extended: B and S begin an entity, and E and S end one. Raise
+    ValueError if a tag is invalid.
     """
     entities: list[Entity] = []
     previous, previous_type = "O", ""
@@ -134,11 +132,8 @@ def entity_scores(
 ) -> EntityScores:
     """Score the predicted tags of sentences against the gold tags.
 
-    Gold and predicted tags may be in different schemes.
-
-    Raises:
-        ValueError: there are no words, sentences differ in number or length, or a tag
-            is invalid.
+    Gold and predicted tags may be in different schemes. Raise ValueError if there are
+    no words, sentences differ in number or length, or a tag is invalid.
     """
     _check_lengths(gold, predicted)
     in_gold, in_predicted = (

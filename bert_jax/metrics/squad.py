@@ -32,10 +32,8 @@ def answer_exact_match(prediction: str, golds: Sequence[str]) -> bool:
 def answer_f1(prediction: str, golds: Sequence[str]) -> float:
     """F1 in [0, 1] of the words of a prediction and of the closest gold answer.
 
-    As in SQuAD 1.1, it is 0 without a common word, even if neither has any word.
-
-    Raises:
-        ValueError: there is no gold answer.
+    As in SQuAD 1.1, it is 0 without a common word, even if neither has any word. Raise
+    ValueError if there is no gold answer.
     """
     words = normalize_answer(prediction).split()
     f1 = []

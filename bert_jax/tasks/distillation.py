@@ -44,8 +44,7 @@ def layer_pairs(
 ) -> list[tuple[int, int]]:
     """Return the layers of student and teacher that are compared, counted from 0.
 
-    Raises:
-        ValueError: a model has no such layer, or the two lists do not pair up.
+    Raise ValueError if a model has no such layer, or the two lists do not pair up.
     """
     ours = config.student_layers or tuple(range(num_layers))
     theirs = config.teacher_layers

@@ -109,18 +109,14 @@ class FinetuningTask(Task):
     def read(self, name: str) -> list[Example]:
         """Read a file, or a split of `data.path`: "train", "validation" or "test".
 
-        Examples have labels if the file has them.
-
-        Raises:
-            ValueError: names the file and the line.
+        Examples have labels if the file has them. A ValueError names file and line.
         """
 
     @abc.abstractmethod
     def labels(self, examples: Sequence[Example]) -> tuple[str, ...]:
         """Return the classes of training examples in order; () if the head has none.
 
-        Raises:
-            ValueError: nothing can be learned from these examples.
+        Raise ValueError if nothing can be learned from these examples.
         """
 
     @abc.abstractmethod

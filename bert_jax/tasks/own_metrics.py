@@ -27,10 +27,8 @@ _PREFIXES = ("test_", "before_", "baseline:")
 def load_function(name: str) -> ComputeMetrics | None:
     """Import a function named MODULE:FUNCTION; return None if the name is empty.
 
-    Modules in the current directory are found too.
-
-    Raises:
-        ValueError: there is no such function, or its module fails.
+    Modules in the current directory are found too. Raise ValueError if there is no such
+    function, or its module fails.
     """
     if not name:
         return None
@@ -61,8 +59,7 @@ def load_function(name: str) -> ComputeMetrics | None:
 def own_scores(function: ComputeMetrics, predictions: Predictions) -> dict[str, float]:
     """Return the scores of a user's function.
 
-    Raises:
-        RuntimeError: it fails, or does not return numbers by names that are free.
+    Raise RuntimeError if it fails, or does not return numbers by names that are free.
     """
     name = getattr(function, "__qualname__", repr(function))
     try:

@@ -123,10 +123,7 @@ def hold_out(task: FinetuningTask, examples: Sequence[Example]) -> Splits:
     """Hold about `data.validation_fraction` of the examples out for validation.
 
     Examples with equal `group` stay together. The split depends on the order of groups
-    in the file only; `data.split` is the rule.
-
-    Raises:
-        ValueError: one of the two would be empty.
+    in the file only; `data.split` is the rule. Raise ValueError if a part is empty.
     """
     fraction = task.data.validation_fraction
     keys = [task.group(example) for example in examples]
@@ -210,9 +207,8 @@ def stratified_groups(
 def match_splits(task: FinetuningTask, splits: Splits) -> Splits:
     """Return the splits with the model's labels, and the examples of `data.test`.
 
-    Raises:
-        ValueError: a training example has a label that the model does not have, or
-            another example cannot be scored.
+    Raise ValueError if a training example has a label that the model does not have, or
+    another example cannot be scored.
     """
     data, matched = task.data, [task.match_labels(splits.train)]
     file = data.validation or data.path or data.train

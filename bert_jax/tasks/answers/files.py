@@ -47,11 +47,9 @@ def read(path: str, config: ExamplesConfig) -> list[SquadExample]:
     """Return the questions of a file, or of a split of the directory `config.path`.
 
     An answer whose text is not at its offset is accepted: see `SquadExample.misplaced`.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is neither in SQuAD's format nor a table of questions; two
-            questions have the same id; some have answers and others do not.
+    Raise FileNotFoundError if there is no such file, and ValueError if it is neither in
+    SQuAD's format nor a table of questions, if two have the same id, or if some have
+    answers and others do not.
     """
     file = _file(path, config.path)
     if is_table(file) or _has_rows(file):

@@ -52,11 +52,9 @@ def read(name: str, config: ExamplesConfig) -> list[ChoiceExample]:
     a sentence, and `ending0`, `ending1`… the ends to choose from; the last ones may be
     empty, if the row has fewer. Another .tsv file is CODAH's, without a header:
     category, question, four answers, index of the right one. A .jsonl file has
-    `context`, `choices` and optionally `question`. Labels count from 0.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a row lacks a column or a text, or a label is not an integer.
+    `context`, `choices` and optionally `question`. Labels count from 0. Raise
+    FileNotFoundError if there is no such file, and ValueError if a row lacks a column
+    or a text, or a label is not an integer.
     """
     path = split_file(name, config.path, PUBLISHED)
     column = config.label_columns[0]

@@ -45,10 +45,9 @@ class PairExample:
 def read_pairs(name: str, data: ExamplesConfig) -> list[PairExample]:
     """Return the pairs of a table.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a column is missing, a text is empty, a label is no number, or some
-            rows have a label or hard negatives and others do not.
+    Raise FileNotFoundError if there is no such file, and ValueError if a column is
+    missing, a text is empty, a label is no number, or some rows have a label or hard
+    negatives and others do not.
     """
     if data.path:
         raise ValueError(

@@ -92,11 +92,9 @@ def read_sentences(
     of the tags is the one in which most of them are well-formed; if no tag has a prefix
     such as B- or I-, they are plain labels and have no scheme.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line has more or fewer columns than the first; some tags have a
-            prefix and others are not tags; a number has no name; there is no sentence;
-            the file is not UTF-8, or not such a table.
+    Raise FileNotFoundError if there is no such file, and ValueError if a line has more
+    or fewer columns than the first, some tags have a prefix and others are not tags, a
+    number has no name, there is no sentence, or the file is not UTF-8 or such a table.
     """
     require_file(path, "name a file of columns, or a .jsonl.")
     if suffix_of(path) in (".jsonl", ".ndjson", ".json", ".parquet"):
