@@ -16,7 +16,7 @@ from bert_jax.model.classifiers import with_targets
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.runs.init_from import pinned
 from bert_jax.storage.files import JsonObject
-from bert_jax.tasks.distillation import Teacher, layer_pairs, relation_heads
+from bert_jax.tasks.distillation import Teacher, layer_pairs
 from bert_jax.tokenization import Tokenizer
 from bert_jax.training.resume import Resume
 
@@ -141,7 +141,7 @@ def _check_internals(config: PretrainConfig, name: str, theirs: BertConfig) -> N
         layer_pairs(c, ours.num_hidden_layers, theirs.num_hidden_layers)
     if not c.relations_weight:
         return
-    parts = relation_heads(c, ours)
+    parts = c.relation_heads or ours.num_attention_heads
     for size in (ours.hidden_size, theirs.hidden_size):
         require(
             size % parts == 0,

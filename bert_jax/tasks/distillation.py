@@ -73,11 +73,6 @@ def layer_pairs(
     return list(zip(ours, theirs, strict=True))
 
 
-def relation_heads(config: PretrainDistillationConfig, model: BertConfig) -> int:
-    """Return the number of relation heads."""
-    return config.relation_heads or model.num_attention_heads
-
-
 def distil(
     config: PretrainConfig,
     teacher: Teacher,
@@ -131,7 +126,7 @@ def internal_distance(
         causal = config.model.attention == "causal"
         visible = Visibility(inputs.attention_mask, inputs.pair_ids, causal).matrix()
         own, other = student.projections[-1], teacher.projections[layer]
-        heads = relation_heads(c, config.model)
+        heads = c.relation_heads or config.model.num_attention_heads
         divergence = relation_divergence(own, other, visible, heads)
         total += c.relations_weight * mean_by_row(divergence, real)
     return total
