@@ -158,35 +158,25 @@ class PairVectorsTask(FinetuningTask):
         dropout_key: Key[Array, ""] | None = None,
     ) -> Float[Array, "B C D"]:
         """Return the vectors of all texts, not normalised."""
+        length, skip = batch["tokens"].shape[-1], batch.get("skip")
         keys = (None, None) if dropout_key is None else jax.random.split(dropout_key)
-        length = batch["tokens"].shape[-1]
-        first_length = min(self.first_length or length, length)
-        first = self._vectors(params, batch, slice(0, 1), first_length, keys[0])
-        others = self._vectors(params, batch, slice(1, None), length, keys[1])
-        return jnp.concatenate([first, others], axis=1)
-
-    def _vectors(
-        self,
-        params: Params,
-        batch: DeviceBatch,
-        texts: slice,
-        length: int,
-        dropout_key: Key[Array, ""] | None,
-    ) -> Float[Array, "B _ D"]:
-        """Return the vectors of some of each row's texts, of at most `length` ids."""
-        part = {name: batch[name][:, texts] for name in ("tokens", "second", "end")}
-        inputs = inputs_of_tokenized(part | {"tokens": part["tokens"][..., :length]})
-        vectors = compute(
-            self.model,
-            params,
-            "embed",
-            inputs,
-            dropout_key=dropout_key,
-            normalize=False,
-            pooling=self.data.embedding.pooling,
-            skip=batch["skip"][:, texts].reshape(-1) if "skip" in batch else 0,
-        )
-        return vectors.reshape(len(batch["tokens"]), -1, vectors.shape[-1])
+        first = slice(0, 1), min(self.first_length or length, length), keys[0]
+        others = slice(1, None), length, keys[1]
+        vectors = []
+        for texts, width, key in (first, others):
+            own = {name: batch[name][:, texts] for name in ("tokens", "second", "end")}
+            flat = compute(
+                self.model,
+                params,
+                "embed",
+                inputs_of_tokenized(own | {"tokens": own["tokens"][..., :width]}),
+                dropout_key=key,
+                normalize=False,
+                pooling=self.data.embedding.pooling,
+                skip=0 if skip is None else skip[:, texts].reshape(-1),
+            )
+            vectors.append(flat.reshape(len(batch["tokens"]), -1, flat.shape[-1]))
+        return jnp.concatenate(vectors, axis=1)
 
     def label_count(self, batch: DeviceBatch) -> Float[Array, ""]:
         return (batch["row"] >= 0).sum(dtype=jnp.float32)
