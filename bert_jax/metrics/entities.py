@@ -155,6 +155,20 @@ def entity_scores(
     )
 
 
+def conlleval_scores(
+    gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
+) -> dict[str, float]:
+    """Return conlleval's scores of the predicted tags of sentences."""
+    scores = entity_scores(gold, predicted)
+    return {
+        "f1": scores.overall.f1,
+        "precision": scores.overall.precision,
+        "recall": scores.overall.recall,
+        "accuracy": scores.tag_accuracy,
+        **{f"f1_{type_}": counts.f1 for type_, counts in scores.by_type.items()},
+    }
+
+
 def tag_accuracy(
     gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> float:

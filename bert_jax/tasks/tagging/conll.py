@@ -211,6 +211,13 @@ def no_tags_message(sentence: Sentence, consequence: str) -> str:
     return f"{sentence.path} has no tags; {consequence}.{hint}"
 
 
+def require_tags(sentence: Sentence) -> tuple[str, ...]:
+    """Return the tags of a sentence; raise ValueError if it has none."""
+    if sentence.tags is None:
+        raise ValueError(no_tags_message(sentence, "there is nothing to score by"))
+    return sentence.tags
+
+
 def _check_line_ends(lines: Sequence[str], path: str) -> None:
     for line_number, line in enumerate(lines, 1):
         if "\r" in line.strip(_BLANKS):

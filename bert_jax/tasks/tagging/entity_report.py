@@ -16,8 +16,7 @@ from bert_jax.tasks.reporting import by_class, views
 from bert_jax.tasks.reporting.analysis import Analysis
 from bert_jax.tasks.reporting.probabilities import calibration_of, calibration_section
 from bert_jax.tasks.reporting.worst import WorstExamples, worst_section
-from bert_jax.tasks.tagging.conll import Sentence
-from bert_jax.tasks.tagging.scores import require_tags
+from bert_jax.tasks.tagging.conll import Sentence, require_tags
 
 NO_ENTITY = "no entity"
 """The gold type of a spurious entity, and the predicted type of a missed one."""

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, final
@@ -17,11 +18,13 @@ from bert_jax.data.examples import TokenizedExamples
 from bert_jax.metrics.entities import (
     Entity,
     Scheme,
+    conlleval_scores,
     convert_tags,
     extract_entities,
     mismatched_tags,
     tag_accuracy,
     to_iobes_tag,
+    write_tags,
 )
 from bert_jax.storage.files import JsonObject
 from bert_jax.tables.lines import STDIN, numbered, suffix_of
@@ -42,11 +45,11 @@ from bert_jax.tasks.tagging.conll import (
     Sentence,
     no_tags_message,
     read_sentences,
+    require_tags,
     sentence_from_row,
     write_sentences,
 )
 from bert_jax.tasks.tagging.rows import learned_scheme, sentence_from_text, tokenize
-from bert_jax.tasks.tagging.scores import baseline, conlleval_scores, require_tags
 from bert_jax.tokenization import Tokenizer
 from bert_jax.tokenization.graphemes import whole_characters
 
@@ -283,7 +286,36 @@ class TokenClassificationTask(FinetuningTask):
         ]
 
     def baseline(self, splits: Splits) -> tuple[str, float]:
-        return baseline(splits.train, splits.validation)
+        """Return the name and the score of the baseline that a model must beat.
+
+        For entities, the F1 of a dictionary lookup: from left to right, the longest
+        word sequence that was an entity in training gets the type it mostly had there
+        (Tjong Kim Sang & De Meulder 2003, §3). For plain labels, the accuracy of each
+        word's most common label in training; a new word gets the most common label of
+        all words.
+        """
+        gold = [require_tags(sentence) for sentence in splits.validation]
+        first = splits.train[0]
+        is_plain = first.scheme is None and first.tags is not None
+        counts = defaultdict[tuple[str, ...], Counter[str]](Counter)
+        for sentence in splits.train:
+            tags = require_tags(sentence) if is_plain else sentence.tags or ()
+            chunks = [Entity(tag, i, i + 1) for i, tag in enumerate(tags)]
+            for type_, start, end in chunks if is_plain else extract_entities(tags):
+                counts[sentence.words[start:end]][type_] += 1
+        types = {words: own.most_common(1)[0][0] for words, own in counts.items()}
+        if is_plain:
+            default = sum(counts.values(), Counter[str]()).most_common(1)[0][0]
+            words = (sentence.words for sentence in splits.validation)
+            labels = [[types.get((word,), default) for word in own] for own in words]
+            return "each word's commonest tag", tag_accuracy(gold, labels)
+        labels = [
+            write_tags(
+                list(_look_up(sentence.words, types)), len(sentence.words), "IOB2"
+            )
+            for sentence in splits.validation
+        ]
+        return "training-dictionary lookup", conlleval_scores(gold, labels)["f1"]
 
     def has_label(self, example: Sentence) -> bool:
         return example.tags is not None
@@ -308,3 +340,19 @@ def _chunks(
         place = {"text": text, "start": start, "end": end, "score": score}
         listed.append({kind: type_} | place)
     return {name: listed}
+
+
+def _look_up(
+    words: tuple[str, ...], types: dict[tuple[str, ...], str]
+) -> Iterator[Entity]:
+    """Yield the entities of `types` in a sentence, the longest one at each word."""
+    max_words = max(map(len, types), default=0)
+    start = 0
+    while start < len(words):
+        for end in range(min(start + max_words, len(words)), start, -1):
+            if words[start:end] in types:
+                yield Entity(types[words[start:end]], start, end)
+                break
+        else:
+            end = start + 1
+        start = end
