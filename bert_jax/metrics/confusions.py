@@ -17,21 +17,13 @@ def confusion_counts(
 
 def counts_of_classes(confusions: Int[np.ndarray, "C C"]) -> list[MatchCounts]:
     """Return the counts of each class, where each example has one."""
-    return _counts(confusions.sum(1), confusions.sum(0), confusions.diagonal())
+    columns = confusions.sum(1), confusions.sum(0), confusions.diagonal()
+    return [MatchCounts(g, p, c) for g, p, c in np.stack(columns, axis=1).tolist()]
 
 
 def counts_of_labels(
     labels: Bool[np.ndarray, "N C"], predictions: Bool[np.ndarray, "N C"]
 ) -> list[MatchCounts]:
     """Return the counts of each class, where an example has any number of them."""
-    correct = (labels & predictions).sum(axis=0)
-    return _counts(labels.sum(axis=0), predictions.sum(axis=0), correct)
-
-
-def _counts(
-    gold: Int[np.ndarray, " C"],
-    predicted: Int[np.ndarray, " C"],
-    correct: Int[np.ndarray, " C"],
-) -> list[MatchCounts]:
-    columns = zip(gold.tolist(), predicted.tolist(), correct.tolist(), strict=True)
-    return [MatchCounts(gold=g, predicted=p, correct=c) for g, p, c in columns]
+    columns = labels.sum(0), predictions.sum(0), (labels & predictions).sum(0)
+    return [MatchCounts(g, p, c) for g, p, c in np.stack(columns, axis=1).tolist()]
