@@ -105,7 +105,8 @@ def distil(
         temperature = config.distillation.temperature
         divergence = score_divergence(scores[0], teacher_scores, temperature)
         total += weight * mean_by_row(divergence, masked.weights)
-    return scores, weighted_sum(total, real_rows(inputs))
+    real_rows = inputs.attention_mask.any(-1).astype(jnp.float32)
+    return scores, weighted_sum(total, real_rows)
 
 
 def internal_distance(
@@ -130,8 +131,3 @@ def internal_distance(
         divergence = relation_divergence(own, other, visible, heads)
         total += c.relations_weight * mean_by_row(divergence, real)
     return total
-
-
-def real_rows(inputs: Inputs) -> Float[Array, " B"]:
-    """Return 1 for each row with tokens, and 0 for padding."""
-    return inputs.attention_mask.any(-1).astype(jnp.float32)

@@ -43,13 +43,7 @@ from bert_jax.model.losses import (
     cross_entropy,
     weighted_sum,
 )
-from bert_jax.tasks.distillation import (
-    DISTILLATION_LOSS,
-    TEACHER,
-    Teacher,
-    distil,
-    real_rows,
-)
+from bert_jax.tasks.distillation import DISTILLATION_LOSS, TEACHER, Teacher, distil
 from bert_jax.tasks.task import NO_WEIGHTS, Counts, DeviceBatch, Evaluation, Sums, Task
 
 _EVALUATION_KEY = 2018
@@ -222,7 +216,8 @@ class PretrainingTask(Task):
         by_label = (batch.masked.weights.sum(), pairs)
         counts = dict(zip(self.label_losses, by_label, strict=False))
         if self.teacher is not None:
-            counts[DISTILLATION_LOSS] = real_rows(batch.masked.inputs).sum()
+            real_rows = batch.masked.inputs.attention_mask.any(-1)
+            counts[DISTILLATION_LOSS] = real_rows.sum(dtype=jnp.float32)
         return {name: counts[name] for name in self.objective if name in counts}
 
     def loss(
