@@ -203,9 +203,8 @@ class PairVectorsTask(FinetuningTask):
         """Return the expected score of a random order, or that of equal cosines."""
         if _has_labels(splits.validation):
             return "correlation of a constant", 0.0
-        return "ndcg@10 of a random order", random_retrieval(
-            text_ids(splits.validation)
-        )
+        ids = text_ids(splits.validation)
+        return "ndcg@10 of a random order", random_retrieval(ids)
 
     def example_without_label(self, row: TableRow) -> PairExample:
         return pair_to_score(row, self.data)
