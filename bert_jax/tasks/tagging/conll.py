@@ -312,7 +312,19 @@ def _strings(row: TableRow, field: str, names: Sequence[str] = ()) -> tuple[str,
             f"{example}."
         )
     if field != "tokens" and type(values[0]) is int:
-        values = [_name(value, field, names, row.where) for value in values]
+        if not names:
+            raise ValueError(
+                f"{row.where}: {field} holds numbers, whose names the file does not "
+                "have; give them in the order of the numbers, as in --data.labels O "
+                "B-PER I-PER."
+            )
+        for value in values:
+            if type(value) is not int or not 0 <= value < len(names):
+                raise ValueError(
+                    f"{row.where}: {field} holds {value!r:.40}, and --data.labels has "
+                    f"{len(names)} names, for the numbers from 0 to {len(names) - 1}."
+                )
+        values = [names[value] for value in values]
     for value in values:
         if not isinstance(value, str):
             raise ValueError(
@@ -326,21 +338,6 @@ def _strings(row: TableRow, field: str, names: Sequence[str] = ()) -> tuple[str,
                 f"line break or half of a character; leave it and its {other} out."
             )
     return tuple(values)
-
-
-def _name(number: object, field: str, names: Sequence[str], where: str) -> str:
-    """Return the name of a tag that is a number, as in the datasets of a hub."""
-    if not names:
-        raise ValueError(
-            f"{where}: {field} holds numbers, whose names the file does not have; give "
-            "them in the order of the numbers, as in --data.labels O B-PER I-PER."
-        )
-    if type(number) is not int or not 0 <= number < len(names):
-        raise ValueError(
-            f"{where}: {field} holds {number!r:.40}, and --data.labels has "
-            f"{len(names)} names, for the numbers from 0 to {len(names) - 1}."
-        )
-    return names[number]
 
 
 def _with_valid_tags(
