@@ -101,10 +101,8 @@ class Task(abc.ABC):
     ) -> PyTree:
         """Apply the random masking of a training step: by default `corrupt`.
 
-        A task overrides it if more than the key differs from step to step.
-
-        Args:
-            step: the number of steps done before.
+        A task overrides it if more than the key differs from step to step. `step` is
+        the number of steps done before.
         """
         return self.corrupt(batch, key)
 

@@ -325,10 +325,8 @@ def log_frequencies(
 def unigram_baseline(config: PretrainConfig, dataset: Dataset) -> dict[str, float]:
     """Return `unigram_loss` in nats and `unigram_accuracy` over the predicted tokens.
 
-    For a causal LM also `unigram_bits_per_byte`.
-
-    Args:
-        config: with `masking.vocab_size` and `masking.mask_token_id` set.
+    For a causal LM also `unigram_bits_per_byte`. `config` must have
+    `masking.vocab_size` and `masking.mask_token_id`.
     """
     task = PretrainingTask(config, dataset)
     predictable = tokens_after_first if task.is_causal else maskable_tokens

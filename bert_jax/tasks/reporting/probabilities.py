@@ -53,9 +53,8 @@ def calibration_of(
 def calibration_section(values: JsonObject, of: str, came_true: str) -> views.Section:
     """Return the section of a calibration.
 
-    Args:
-        of: what the probabilities are of, as "the predicted class".
-        came_true: what happens to it, as "is right".
+    The probabilities are `of` something, as "the predicted class"; `came_true` is what
+    happens to it, as "is right".
     """
     error, difference = values["expected_calibration_error"], values["mean_difference"]
     bins = [entry for entry in values["bins"] if entry["count"]]
