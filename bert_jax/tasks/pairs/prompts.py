@@ -33,9 +33,9 @@ def chosen_embedding(
 def checked_prompt(
     embedding: Embedding, tokenizer: Tokenizer, prompt: str | None, limit: int | None
 ) -> tuple[str, int]:
-    """Return a model's prompt, which stands before each text, and what is not pooled.
+    """Return a model's prompt, and how many tokens of each row are not pooled.
 
-    That are the tokens of each row from [CLS] to the prompt's last; 0: all are pooled.
+    They are [CLS] and the prompt's; 0: all are pooled.
 
     Args:
         prompt: a text, or the name of one of the model's prompts.
