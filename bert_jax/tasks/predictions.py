@@ -13,8 +13,6 @@ from bert_jax.storage.files import JsonObject
 
 Example = Any
 """A line, question or sentence of a file; a dataclass of the task's own."""
-RowOutputs = dict[str, np.ndarray]
-"""What the model computed for one tokenized row."""
 Prediction = JsonObject
 """What is predicted for one example: JSON values by the names that users see."""
 
@@ -32,7 +30,7 @@ class SplitOutputs:
     """A split, and what the model computed for each of its tokenized rows."""
 
     split: Split
-    rows: Sequence[RowOutputs]
+    rows: Sequence[dict[str, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)

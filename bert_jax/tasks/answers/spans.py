@@ -16,7 +16,7 @@ from bert_jax.config.model import ANSWERABLE_LABELS
 from bert_jax.data.examples import TokenizedExamples
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.answers.rows import SquadExample
-from bert_jax.tasks.predictions import Prediction, RowOutputs, SplitOutputs
+from bert_jax.tasks.predictions import Prediction, SplitOutputs
 from bert_jax.tokenization.graphemes import whole_characters
 
 
@@ -42,9 +42,7 @@ def predict(
     predictions = []
     for i, example in enumerate(examples):
         windows = range(bounds[i], bounds[i + 1])
-        logits = [
-            _logits(example, tokenized, outputs.rows[row], row) for row in windows
-        ]
+        logits = [_logits(example, outputs, row) for row in windows]
         spans = best_spans(tokenized, windows, logits, config)
         entries = _distinct(example.context, spans, config.num_best)
         # The score of no answer is that of [CLS], the lowest one of the windows.
@@ -67,10 +65,11 @@ def predict(
 
 
 def _logits(
-    example: SquadExample, tokenized: TokenizedExamples, output: RowOutputs, row: int
+    example: SquadExample, outputs: SplitOutputs, row: int
 ) -> list[Float64[np.ndarray, " _"]]:
     """Return the start and end logits of a row's real tokens."""
-    length = int(tokenized.starts[row + 1] - tokenized.starts[row])
+    starts, output = outputs.split.tokenized.starts, outputs.rows[row]
+    length = int(starts[row + 1] - starts[row])
     logits = [output[name][:length].astype(np.float64) for name in ("start", "end")]
     if not np.isfinite(logits).all():
         raise ValueError(
