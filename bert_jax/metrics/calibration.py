@@ -23,20 +23,17 @@ class Calibration:
 
     @property
     def expected_error(self) -> float:
-        """The expected calibration error (ECE), from 0 to 1.
+        """The expected calibration error (Naeini et al. 2015; Guo et al. 2017, eq. 3).
 
-        The mean distance of fraction and mean probability of the bins, weighted by
-        their counts (Naeini et al. 2015; Guo et al. 2017, eq. 3).
+        The mean distance, from 0 to 1, of fraction and mean probability of the bins,
+        weighted by their counts.
         """
         distance = np.abs(self.fraction_true - self.mean_probability)
         return float(np.nansum(self.counts * distance) / self.counts.sum())
 
     @property
     def mean_difference(self) -> float:
-        """The mean probability minus the fraction that came true, of all predictions.
-
-        Above 0, the model is overconfident.
-        """
+        """The mean probability minus the fraction true; above 0: overconfident."""
         difference = self.mean_probability - self.fraction_true
         return float(np.nansum(self.counts * difference) / self.counts.sum())
 

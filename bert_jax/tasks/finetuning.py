@@ -138,8 +138,7 @@ class FinetuningTask(Task):
     def label_warnings(self, examples: Sequence[Example]) -> list[str]:
         """Return a line for each kind of class name that may be a mistake.
 
-        Args:
-            examples: those that the classes were inferred from, with the file's names.
+        The classes were inferred from the examples, which have the file's names.
         """
         return similar_label_warnings(self.model.labels)
 

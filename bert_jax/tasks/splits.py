@@ -26,9 +26,8 @@ _NAMES_OF_0_1_0 = {
 def fingerprint(examples: Sequence[Example], before: str = "") -> str:
     """Return the hexadecimal sha256 of the examples, whose files may be moved.
 
-    Args:
-        before: the fingerprint of a run; it is returned if it is that of the examples
-            with their places, as older versions computed it.
+    The fingerprint `before` of a run is returned if it is that of the examples with
+    their places, as older versions computed it.
     """
     fields = [field for e in examples[:1] for field in dataclasses.fields(e)]
     shown = {field.name for field in fields if field.repr}

@@ -31,12 +31,10 @@ class WorstExamples:
         return len(self._wrong)
 
     def add(self, loss: float, index: int, kinds: Iterable[Hashable] = ()) -> None:
-        """Add a wrong example.
+        """Add a wrong example: its loss, its number, and what is wrong with it.
 
-        Args:
-            loss: the higher, the worse.
-            index: the number of the example; of equal losses, the lower comes first.
-            kinds: what is wrong with it, as pairs of gold and predicted class.
+        The kinds are pairs of gold and predicted class. Of equal losses, the example
+        with the lower number is the worse one.
         """
         entry = (loss, -index)
         self._wrong.append(entry)
