@@ -147,10 +147,9 @@ class TextTask(FinetuningTask):
         """
         for example in examples:
             require_same_number(example, examples[0])
-        max_length = self.max_tokens
         columns = zip(*(example.texts for example in examples), strict=True)
         pairs = zip(*map(tokenizer.encode_each, columns), strict=True)
-        rows, cut = join_pairs(tokenizer, pairs, max_length)
+        rows, cut = join_pairs(tokenizer, pairs, self.max_tokens)
         by_example = {"cut": cut}
         if all(example.label is not None for example in examples):
             by_example["label"] = self._label_array(examples)
