@@ -67,7 +67,7 @@ def _print_table(console: "Console", table: views.Table) -> None:
     console.print(drawn)
 
 
-def format_cell(cell: views.TableCell, kind: views.CellFormat) -> str:
+def format_cell(cell: views.TableCell, kind: str) -> str:
     """Return a value of a table as text."""
     if cell is None:
         return "–"

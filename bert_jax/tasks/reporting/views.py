@@ -9,8 +9,6 @@ from typing import Literal
 
 from bert_jax.storage.files import JsonObject
 
-CellFormat = Literal["text", "whole", "number", "percent"]
-"""Of a column: words, whole numbers, numbers of four digits, or fractions."""
 MarkKind = Literal["", "right", "wrong", "gold"]
 TableCell = str | float | int | None
 """A value of a table; None if it is not defined."""
@@ -21,7 +19,8 @@ class Column:
     """A column of a table."""
 
     title: str
-    format: CellFormat = "text"
+    format: Literal["text", "whole", "number", "percent"] = "text"
+    """Words, whole numbers, numbers of four digits, or fractions."""
     has_bar: bool = False
     """Whether the page draws each value as the length of a bar, too."""
 
