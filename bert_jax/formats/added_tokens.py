@@ -12,7 +12,8 @@ from typing import Any
 from etils import epath
 
 from bert_jax.storage.files import JsonObject
-from bert_jax.tokenization import ADDED_FLAGS, SPECIAL_TOKENS, Tokenizer, is_text
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
+from bert_jax.tokenization.wordpiece import ADDED_FLAGS, is_text
 
 LISTS = ("additional_special_tokens", "extra_special_tokens", "bos_token", "eos_token")
 """Keys of special tokens beyond BERT's own, as a list, an object, or one token."""

@@ -12,16 +12,9 @@ from etils import epath
 
 from bert_jax.formats.model_files import read_file
 from bert_jax.storage.files import JsonObject, located, write_json
-from bert_jax.tokenization import (
-    NAMES,
-    SEGMENTS,
-    SEPARATORS,
-    SPECIAL_TOKENS,
-    Tokenizer,
-    library_from_json,
-    types_of,
-    vocabulary_file,
-)
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer, vocabulary_file
+from bert_jax.tokenization.library_file import library_from_json, types_of
+from bert_jax.tokenization.special_tokens import NAMES, SEGMENTS, SEPARATORS
 
 KEY_OF_ROLE = {role: f"{role[1:-1].lower()}_token" for role in SPECIAL_TOKENS}
 """The keys pad_token, unk_token, cls_token, sep_token and mask_token."""

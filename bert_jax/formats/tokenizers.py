@@ -28,14 +28,13 @@ from bert_jax.formats.tokenizer_json import (
     write_files,
 )
 from bert_jax.storage.files import JsonObject, located
-from bert_jax.tokenization import (
+from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
+from bert_jax.tokenization.library_file import library_from_json
+from bert_jax.tokenization.special_tokens import SEGMENTS
+from bert_jax.tokenization.wordpiece import (
     ADDED,
-    SEGMENTS,
-    SPECIAL_TOKENS,
     WORD_LIMIT,
-    Tokenizer,
     added_tokens,
-    library_from_json,
     library_wordpiece,
 )
 

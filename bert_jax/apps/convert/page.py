@@ -22,7 +22,7 @@ from bert_jax.reports.web_page import SUFFIX, web_page
 from bert_jax.runs.average import require_same_model
 from bert_jax.storage.files import atomic_write, require_output_file
 from bert_jax.storage.remote import open_directory
-from bert_jax.tokenization import (
+from bert_jax.tokenization.wordpiece import (
     ACCENTS,
     CHINESE,
     MAX_WORD_CHARACTERS,
