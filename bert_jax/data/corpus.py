@@ -5,14 +5,13 @@ Plain text files are indexed in place. Everything else is first written as plain
 """
 
 import collections
-import contextlib
 import dataclasses
+import functools
 import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from etils import epath
@@ -73,8 +72,8 @@ def read_corpus(
     """
     all_spans, files, descriptions = [], [], []
     dropped = (text_report := TextReport()).dropped
-    deduplicator = Deduplicator(paragraphs=config.sentences == "split")
-    texts, reported = _KnownTexts(text_report), time.monotonic()
+    deduplicator, reported = Deduplicator(config.sentences == "split"), time.monotonic()
+    digests = collections.defaultdict[tuple[int, int], list[Callable[[], bytes]]](list)
     for number, source in enumerate(sources):
         spool = folder / f"{number:05d}.txt"
         path, spans = _read_source(config, source, spool, dropped)
@@ -86,12 +85,12 @@ def read_corpus(
         if config.deduplicate:
             text_report.text[READ] += len(spans)
             new = (deduplicator.keep(text, dropped) for text in _texts(path, spans))
-            target = folder / f"{number:05d}.fresh.txt"
-            old, (path, spans) = path, _spool(filter(None, new), target)
-            if old != source.path:
-                os.remove(old)
-        else:
-            texts.add(path, spans, source.name)
+            fresh = spool.with_suffix(".fresh.txt")
+            path, spans = _spool(filter(None, new), fresh, records=True)
+            spool.unlink(missing_ok=True)
+        elif len(spans) and _is_repeated(path, spans, digests):
+            text_report.text[REPEATED] += 1
+            text_report.first.setdefault(REPEATED, source.name)
         all_spans.append(spans)
         files.append(path)
         descriptions.append(description | {"documents": len(spans)})
@@ -105,27 +104,17 @@ def read_corpus(
     return Corpus(documents, files, descriptions, inputs, text_report)
 
 
-class _KnownTexts:
-    """The texts of the sources so far; only those of equal size are read again."""
+def _is_repeated(
+    path: str, spans: Spans, digests: dict[tuple[int, int], list[Callable[[], bytes]]]
+) -> bool:
+    """Whether an earlier source has the same texts; those of equal size alone are read.
 
-    def __init__(self, text_report: TextReport) -> None:
-        self._text_report = text_report
-        self._first: dict[tuple[int, int], tuple[str, Spans]] = {}
-        """The first source of each number of documents and bytes."""
-        self._digests: dict[tuple[int, int], set[bytes]] = {}
-
-    def add(self, path: str, spans: Spans, name: str) -> None:
-        """Add the documents of a source; count it if an earlier one has the same."""
-        size = len(spans), int(np.diff(spans).sum())
-        first = self._first.setdefault(size, (path, spans))
-        if not len(spans) or first[0] == path:
-            return
-        if size not in self._digests:
-            self._digests[size] = {_digest(first[0], first[1])}
-        if (digest := _digest(path, spans)) in self._digests[size]:
-            self._text_report.text[REPEATED] += 1
-            self._text_report.first.setdefault(REPEATED, name)
-        self._digests[size].add(digest)
+    The `digests` are by the number of documents and of bytes.
+    """
+    digest = functools.cache(functools.partial(_digest, path, spans))
+    earlier = digests[len(spans), int(np.diff(spans).sum())]
+    earlier.append(digest)
+    return any(one() == digest() for one in earlier[:-1])
 
 
 def _texts(path: str, spans: Spans) -> Iterator[bytes]:
@@ -160,34 +149,26 @@ def _read_source(
         pieces = read_pieces(source, config.strict)
         return source.path, np.fromiter(find_documents(pieces), _SPAN)
     if source.holds_records:
-        return _spool(read_records(source, config, dropped), spool)
-    with _create(spool) as file:
-        pieces = _copy(read_pieces(source, config.strict), file)
-        return str(spool), np.fromiter(find_documents(pieces), _SPAN)
+        return _spool(read_records(source, config, dropped), spool, records=True)
+    return _spool(read_pieces(source, config.strict), spool, records=False)
 
 
-@contextlib.contextmanager
-def _create(path: Path) -> Iterator[BinaryIO]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with name_path_if_disk_full(path), open(path, "wb") as file:
-        yield file
+def _spool(pieces: Iterable[bytes], path: Path, records: bool) -> tuple[str, Spans]:
+    """Write texts, or pieces of one; return the file, and the spans of documents."""
+    end = b"\n" if records else b""  # line breaks are only for human readers
 
+    def write() -> Iterator[bytes]:
+        for piece in pieces:
+            file.write(piece + end)
+            yield piece
 
-def _copy(pieces: Iterable[bytes], file: BinaryIO) -> Iterator[bytes]:
-    for piece in pieces:
-        file.write(piece)
-        yield piece
-
-
-def _spool(texts: Iterable[bytes], path: Path) -> tuple[str, Spans]:
-    """Write each text; return the file, and their spans there."""
-
-    def write() -> Iterator[tuple[int, int]]:
+    def find_records(texts: Iterable[bytes]) -> Iterator[tuple[int, int]]:
         offset = 0
         for text in texts:
-            file.write(text + b"\n")  # line breaks are only for human readers
             yield offset, offset + len(text)
-            offset += len(text) + 1
+            offset += len(text) + len(end)
 
-    with _create(path) as file:
-        return str(path), np.fromiter(write(), _SPAN)
+    find = find_records if records else find_documents
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with name_path_if_disk_full(path), open(path, "wb") as file:
+        return str(path), np.fromiter(find(write()), _SPAN)
