@@ -79,17 +79,12 @@ def inverse_permute(
     return permute(images, size, key, inverse=True)
 
 
-def _epoch_key(seed: int, epoch: int) -> int:
-    return _mix(seed & _WORD) ^ epoch
-
-
 def row_numbers(
     size: int, seed: int, positions: Int[np.ndarray, " B"]
 ) -> Int64[np.ndarray, " B"]:
     """Return the row at each position of the endless stream over `size` rows.
 
-    Raises:
-        ValueError: there are no rows.
+    Raise ValueError if there are none.
     """
     if size < 1:
         raise ValueError(f"size={size}: a stream needs at least one row.")
@@ -97,7 +92,7 @@ def row_numbers(
     numbers = np.empty(len(positions), np.int64)
     for epoch in np.unique(epochs):
         chosen = epochs == epoch
-        numbers[chosen] = permute(places[chosen], size, _epoch_key(seed, int(epoch)))
+        numbers[chosen] = permute(places[chosen], size, _mix(seed) ^ int(epoch))
     return numbers
 
 
@@ -108,14 +103,13 @@ def positions_of_rows(
 
     The inverse of `row_numbers`: each row is at one position of each epoch.
     """
-    return epoch * size + inverse_permute(rows, size, _epoch_key(seed, epoch))
+    return epoch * size + inverse_permute(rows, size, _mix(seed) ^ epoch)
 
 
 def host_slice(batch_size: int, host_index: int, host_count: int) -> slice:
     """Return the contiguous slice of a global batch that one host reads.
 
-    Raises:
-        ValueError: the batch size is not a multiple of the number of hosts.
+    Raise ValueError if the batch size is not a multiple of the number of hosts.
     """
     if batch_size % host_count:
         raise ValueError(
