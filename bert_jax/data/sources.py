@@ -15,7 +15,6 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from bert_jax.data.installed_documentation import write_corpus
 from bert_jax.storage.encodings import HEAD_BYTES, encoding_of, remedy_of, require_prose
@@ -33,10 +32,7 @@ UNFINISHED = "unfinished"
 """Subdirectory of an unfinished dataset: a lock, its plan and the finished chunks."""
 LOCK = "lock"
 
-_SourceKind = Literal[
-    "text", "jsonl", "json", "table", "parquet", "tfds", "documentation"
-]
-_KINDS: dict[str, _SourceKind] = {
+_KINDS = {
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".json": "json",
@@ -79,7 +75,8 @@ class Source:
     """
     path: str
     """The path as given, or the file that matched a pattern."""
-    kind: _SourceKind
+    kind: str
+    """A kind of `_KINDS`, or "text", "tfds" or "documentation"."""
     input: int = 0
     """The index of the first --input entry that names it."""
 
@@ -127,10 +124,9 @@ def find_sources(inputs: Sequence[str], output: str = "") -> list[Source]:
 
 
 def _sources_of(entry: str, number: int) -> list[Source]:
-    if entry == DOCUMENTATION:
-        return [Source(entry, entry, "documentation", input=number)]
-    if entry.startswith(TFDS):
-        return [Source(entry, entry, "tfds", input=number)]
+    if entry == DOCUMENTATION or entry.startswith(TFDS):
+        kind = "documentation" if entry == DOCUMENTATION else "tfds"
+        return [Source(entry, entry, kind, number)]
     if _ADDRESS.match(entry):
         raise ValueError(
             f"input {entry!r} is an address; download it first and give the file."
@@ -284,8 +280,7 @@ def _utf8(name: str) -> str:
 def encoding_of_source(source: Source) -> str:
     """Return the encoding that a file's byte order mark names; "utf-8" without one.
 
-    Raises:
-        ValueError: the file is damaged, or not what its name says.
+    Raise ValueError if the file is damaged, or not what its name says.
     """
     if source.kind == "documentation":
         return "utf-8"
