@@ -153,10 +153,7 @@ class ExampleBatches:
 
 
 def tokenized_batches(
-    tokenized: TokenizedExamples,
-    batch_size: int,
-    longest: int,
-    most_tokens: int = 0,
+    tokenized: TokenizedExamples, batch_size: int, longest: int, most_tokens: int = 0
 ) -> Iterator[Batch]:
     """Yield every row once, in batches of few shapes; index -1 is padding.
 

@@ -30,10 +30,7 @@ class WordCounter:
     """
 
     def __init__(
-        self,
-        cased: bool,
-        max_size: int = MAX_SIZE,
-        max_buffered: int = MAX_BUFFERED,
+        self, cased: bool, max_size: int = MAX_SIZE, max_buffered: int = MAX_BUFFERED
     ) -> None:
         self.words: collections.Counter[str] = collections.Counter()
         """The count of each word that is not too long."""

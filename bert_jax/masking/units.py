@@ -66,9 +66,7 @@ def unit_sizes(
 
 
 def unreachable_share(
-    maskable: Bool[Array, "B T"],
-    continues: Bool[Array, "B T"],
-    count: Int[Array, " B"],
+    maskable: Bool[Array, "B T"], continues: Bool[Array, "B T"], count: Int[Array, " B"]
 ) -> float:
     """Return the fraction of tokens in words longer than the `count` of their row."""
     size = unit_sizes(maskable, unit_starts(word_starts(maskable, continues)))
