@@ -66,8 +66,7 @@ class Rows:
     def gather(self, numbers: Int[np.ndarray, " B"]) -> Shaped[np.ndarray, " B"]:
         """Return the rows with these numbers, in this order, as a structured array.
 
-        Raises:
-            IndexError: a number is not in [0, len(self)).
+        Raise IndexError if a number is not in [0, len(self)).
         """
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(
@@ -166,12 +165,12 @@ def open_dataset(
     if verify:
         compare = verify_once if once else verify_files
         compare(root, dataset_files(root, manifest))
-    dtype = dtype_from_json(manifest["row"])
-    shards: dict[str, list[np.ndarray | UnmappedShard]] = {s: [] for s in SPLITS}
-    entries = manifest["shards"]
-    for entry, shard in zip(entries, open_shards(root, entries, dtype), strict=True):
-        shards[entry["split"]].append(shard)
-    train, validation = (Rows(dtype, shards[split]) for split in SPLITS)
+    entries, dtype = manifest["shards"], dtype_from_json(manifest["row"])
+    shards = list(zip(entries, open_shards(root, entries, dtype), strict=True))
+    train, validation = (
+        Rows(dtype, [shard for entry, shard in shards if entry["split"] == split])
+        for split in SPLITS
+    )
     dataset = Dataset(root, manifest, train, validation)
     if verify:
         _ = dataset.tokenizer  # raises if it is not the one that made the rows
