@@ -25,9 +25,8 @@ _NAMES = {
 def check_manifest(root: epath.Path, manifest: JsonObject) -> None:
     """Check that a dataset's manifest has the fields and values that `prepare` writes.
 
-    Raises:
-        DamagedError: a field is missing or wrong.
-        ValueError: the dataset has another format version.
+    Raise DamagedError if a field is missing or wrong, or ValueError if the dataset has
+    another format version.
     """
     version = manifest.get("format_version")
     if type(version) is int and version != FORMAT_VERSION:

@@ -28,8 +28,7 @@ def write_chunks(
 ) -> Generator[tuple[Chunk, JsonObject], None, None]:
     """Write the rows of `chunks`; yield each chunk and its result as it is finished.
 
-    Raises:
-        RuntimeError: a worker process died.
+    Raise RuntimeError if a worker process died.
     """
     num_workers = min(config.workers or num_cores(), len(chunks))
     if num_workers <= 1:
@@ -75,9 +74,8 @@ def write_by_beam(
 ) -> list[tuple[Chunk, JsonObject]]:
     """Write the rows of `chunks`; return each chunk and its result.
 
-    Raises:
-        ValueError: Apache Beam is not installed.
-        RuntimeError: the runner ended without writing a chunk.
+    Raise ValueError if Apache Beam is not installed, or RuntimeError if the runner
+    ended without writing a chunk.
     """
     try:
         import apache_beam as beam

@@ -71,15 +71,11 @@ class TokenizedExamples:
         )
 
     def gather(self, numbers: Int[np.ndarray, " B"], length: int) -> Batch:
-        """Return the batch of the given examples, padded to `length`.
+        """Return the batch of the examples of these indices; index -1 is padding.
 
-        Args:
-            numbers: indices of examples; index -1 is padding.
-
-        Returns:
-            `tokens` [B, T], or [B, C, T] for several choices; `second` and `end`, int32
-            without T; `row` [B], the indices; and those of `BATCH_FIELDS`, which in
-            padding are -1, or NaN if they are floats.
+        It has `tokens` [B, T], or [B, C, T] for several choices, padded to `length`;
+        `second` and `end`, int32 without T; `row` [B], the indices; and those of
+        `BATCH_FIELDS`, which in padding are -1, or NaN if they are floats.
         """
         rows = numbers[:, None] * self.choices + np.arange(self.choices)
         rows = rows[:, 0] if self.choices == 1 else rows
@@ -113,8 +109,7 @@ def from_rows(
 ) -> TokenizedExamples:
     """Return the examples of rows that `build_row` made.
 
-    Args:
-        example: as the field; None: one tokenized example for each raw one.
+    If `example` is None, each tokenized example has a raw one of its own.
     """
     if example is None:
         example = np.arange(len(rows) // choices, dtype=np.int32)

@@ -100,9 +100,8 @@ def open_shards(
 ) -> list[Shaped[np.ndarray, " N"] | UnmappedShard]:
     """Open the shards of a manifest's entries, as memory maps as far as possible.
 
-    Raises:
-        DamagedError: a shard is missing, is a link to outside of `root`, or does not
-            hold the rows that the manifest names.
+    Raise DamagedError if a shard is missing, is a link to outside of `root`, or does
+    not hold the rows that the manifest names.
     """
     max_maps = _max_open_files(len(entries))
     if max_maps < len(entries):

@@ -48,9 +48,8 @@ def located_records(
 ) -> Iterator[LocatedText]:
     """Yield the place and the text of each record; count those without text.
 
-    Raises:
-        ValueError: the source is damaged, or has no such text field; a text is not
-            UTF-8 and `config.strict` is set.
+    Raise ValueError if the source is damaged, or has no such text field, or a text is
+    not UTF-8 and `config.strict` is set.
     """
     read = {
         "jsonl": _read_jsonl,
@@ -207,8 +206,7 @@ def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
 def tfds_rows(name: str, split: str) -> Iterator[JsonObject]:
     """Yield the examples of a TFDS dataset, as str and Python numbers.
 
-    Raises:
-        ValueError: the dataset cannot be found, prepared or read.
+    Raise ValueError if the dataset cannot be found, prepared or read.
     """
     builder = _tfds_builder(name, "")
     for example in _tfds_examples(builder, f"{TFDS}{name}", split, None):

@@ -122,8 +122,7 @@ class TextReport:
     def from_json(cls, values: JsonObject) -> "TextReport":
         """Return the report that `as_json` gave.
 
-        Raises:
-            ValueError, TypeError, AttributeError: it is no such report.
+        Raise ValueError, TypeError or AttributeError if it is no such report.
         """
         first = values.get("first", {})
         report = cls(first={kind: str(place) for kind, place in first.items()})
@@ -248,9 +247,7 @@ class TextReport:
     def warnings(self, remedy: str = _LEARN, packed: bool = False) -> list[str]:
         """Return a line, with the remedy, for each count past its threshold.
 
-        Args:
-            remedy: the advice if many characters are unknown.
-            packed: whether rows hold several pairs.
+        The `remedy` is for many unknown characters; `packed` rows hold several pairs.
         """
         lines = {
             kind: f"{share:.1%} of the {problem}."

@@ -100,9 +100,8 @@ def workspace(output: epath.Path) -> Iterator[Path]:
 def write_plan(output: epath.Path, plan: JsonObject, layout: Layout) -> None:
     """Write the plan, or check that it is the plan of the unfinished dataset.
 
-    Raises:
-        FileExistsError: the plan differs, or was written by version 0.1.0.
-        DamagedError: the plan cannot be read.
+    Raise FileExistsError if the plan differs, or was written by version 0.1.0, or
+    DamagedError if it cannot be read.
     """
     path = output / UNFINISHED / _PLAN
     plan = plan | {_LAYOUT: dataclasses.asdict(layout)}

@@ -74,8 +74,7 @@ def read_lines(
 ) -> Iterator[str]:
     """Yield the sources' stripped lines, not blank ones; invalid UTF-8 gives U+FFFD.
 
-    Args:
-        lost: looks at each line.
+    `lost` looks at each line.
     """
     dropped = lost.as_read.dropped if lost else collections.Counter()
     for source in sources:

@@ -40,9 +40,7 @@ def learn_pieces(
     A word with a character that is not kept is [UNK]. Characters are kept by their
     counts: the first 1,000; and more until at most one word of 10,000 is [UNK], or
     single characters are half of the vocabulary, or all of it that pieces do not fill.
-
-    Raises:
-        ValueError: `size` is too small for the first 1,000 characters.
+    Raise ValueError if `size` is too small for the first 1,000 characters.
     """
     alphabet = _alphabet(words, min_alphabet, size // 2)
     tokens = _merge_pairs(words, alphabet, size, min_count)
@@ -126,8 +124,7 @@ class _PairCounts:
     def pop_most_frequent(self, min_count: int) -> _Pair | None:
         """Return the pair with the highest count; None if all are below `min_count`."""
         while self._heap:
-            count, *pair = heapq.heappop(self._heap)
-            left, right = pair
+            count, left, right = heapq.heappop(self._heap)
             # The count may have decreased since the entry was pushed: push it again.
             current = -self._counts.get((left, right), 0)
             if current > -min_count:

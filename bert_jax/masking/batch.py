@@ -75,11 +75,10 @@ def choose_positions(
 ) -> MaskedPositions:
     """Choose `count` positions to predict in each row, by tokens, whole words or spans.
 
-    Returns:
-        For each row and slot: the position to predict, distinct within a row, in unused
-        slots too; whether the slot is used, the used ones first; and whether it leads:
-        it samples the kind of its replacement ([MASK], random or kept). A slot that
-        does not lead has the kind of the slot before it.
+    Return for each row and slot: the position to predict, distinct within a row, in
+    unused slots too; whether the slot is used, the used ones first; and whether it
+    leads: it samples the kind of its replacement ([MASK], random or kept). A slot that
+    does not lead has the kind of the slot before it.
     """
     slots = masking.num_slots(input_ids.shape[1])
     if masking.unit == "token":
@@ -135,24 +134,19 @@ def mask_tokens(
 ) -> MaskedBatch:
     """Mask a fraction of the tokens of each row, differently for every key.
 
+    A row of n tokens has min(P, max(1, round(rate · n))) predictions, or all its tokens
+    if they are fewer; an empty row has none. Whole words may give fewer, if no further
+    word fits. In a row of several pairs n counts all of them, and each token has the
+    same probability.
+
     Args:
         batch: rows with the fields of `data/records.py`, unmasked.
-        masking: with `mask_token_id` and `vocab_size` set.
+        masking: with `mask_token_id` and `vocab_size` set; else ValueError is raised.
         continues_word: for each token of the vocabulary, whether it continues a word
-            (`Tokenizer.continues_word`). Not needed if the unit is token.
+            (`Tokenizer.continues_word`). Required unless the unit is token.
         counts: how many tokens to predict in a row of 0, 1, … T tokens, each at most P;
             `counts_at_step` returns them for `masking.final_rate`, which is not read
             here. None: those of `masking.rate`.
-
-    Returns:
-        The masked rows. A row of n tokens has min(P, max(1, round(rate · n)))
-        predictions, or all its tokens if they are fewer; an empty row has none. Whole
-        words may give fewer, if no further word fits. In a row of several pairs n
-        counts all of them, and each token has the same probability.
-
-    Raises:
-        ValueError: `continues_word` is None, and the unit is not token; or `masking`
-            lacks what is set for the tokenizer.
     """
     inputs = inputs_of(batch)
     if counts is None:

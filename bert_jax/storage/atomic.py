@@ -32,8 +32,7 @@ def is_address(path: str | os.PathLike[str]) -> bool:
 def local_output(output: str | os.PathLike[str], option: str = "output") -> epath.Path:
     """Return the path of an output that is renamed when it is complete.
 
-    Raises:
-        ValueError: it is in a bucket, where nothing is renamed, or begins with ~.
+    Raise ValueError if it is in a bucket, where nothing is renamed, or begins with ~.
     """
     require_no_tilde(output)
     name = os.fspath(output)

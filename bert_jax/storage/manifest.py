@@ -76,8 +76,7 @@ def is_confined(name: str) -> bool:
 def check_entries(root: epath.Path, entries: object) -> list[JsonObject]:
     """Return the entries of a manifest if each has a path, a size and a sha256.
 
-    Raises:
-        DamagedError: an entry is malformed, or names a file outside of `root`.
+    Raise DamagedError if one is malformed, or names a file outside of `root`.
     """
     manifest = root / MANIFEST
     if not isinstance(entries, list):
@@ -104,9 +103,8 @@ def check_entries(root: epath.Path, entries: object) -> list[JsonObject]:
 def verify_files(root: epath.Path, entries: Iterable[JsonObject]) -> None:
     """Compare every file with its entry.
 
-    Raises:
-        DamagedError: an entry is malformed, or a file is missing, is outside of `root`
-            behind a symbolic link, or has another size or another sha256.
+    Raise DamagedError if an entry is malformed, or a file is missing, is outside of
+    `root` behind a symbolic link, or has another size or another sha256.
     """
     entries = check_entries(root, list(entries))
 
@@ -161,9 +159,8 @@ def write_manifest(content: JsonObject, root: epath.Path) -> None:
 def read_manifest(root: epath.Path) -> JsonObject:
     """Return the manifest of directory `root` without its checksum.
 
-    Raises:
-        FileNotFoundError: there is none, so the directory was never completed.
-        DamagedError: it is not a JSON object, or differs from its checksum.
+    Raise FileNotFoundError if there is none: the directory was never completed; or
+    DamagedError if it is not a JSON object, or differs from its checksum.
     """
     path = root / MANIFEST
     if not path.exists():

@@ -61,11 +61,9 @@ def local_copy(address: epath.Path) -> epath.Path:
     """Return a local directory with the dataset; it is copied at most once.
 
     The directory is in the cache, named by the content, and is verified before it gets
-    that name. Concurrent processes wait for the one that copies.
-
-    Raises:
-        FileNotFoundError: the address has no manifest.
-        DamagedError: the copied files are not what the manifest says.
+    that name. Concurrent processes wait for the one that copies. Raise
+    FileNotFoundError if the address has no manifest, or DamagedError if the copied
+    files are not what it says.
     """
     import fcntl  # Windows has none
 

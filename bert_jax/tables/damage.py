@@ -41,13 +41,10 @@ class RowErrors:
         self.first = self.first or problem
 
     def settle(self, skip_damaged: bool, outcome: str, option: str) -> None:
-        """Refuse the rows that cannot be used, or warn of them.
+        """Refuse the rows that cannot be used, or warn of their `outcome` by `option`.
 
-        Args:
-            outcome: what becomes of them by `option`.
-
-        Raises:
-            ValueError: rows cannot be used and are not to be left out, or all cannot.
+        Raise ValueError if rows cannot be used and are not to be left out, or all
+        cannot.
         """
         if not self.first:
             return
@@ -72,14 +69,9 @@ def parse_rows(
 ) -> list[T]:
     """Return what `parse` makes of the rows of a file that is learned from or scored.
 
-    Args:
-        skip_damaged: leave rows out that cannot be used, with a warning.
-        noun: what messages call the rows.
-        has_label: whether what was parsed has a label; beside rows that have one, those
-            without are left out, too.
-
-    Raises:
-        ValueError: rows cannot be used, and are not to be left out, or all cannot.
+    With `skip_damaged`, rows are left out that cannot be used, with a warning, and
+    beside rows that have a label those without, too. Messages call the rows `noun`.
+    Raise ValueError if rows cannot be used, and are not to be left out, or all cannot.
     """
     errors = RowErrors(name, noun)
     parsed = [(row.where, errors.parse(row, parse)) for row in rows]

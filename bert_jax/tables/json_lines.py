@@ -25,9 +25,8 @@ def json_row(line: str, where: str) -> TableRow:
 def parse_json(text: str, where: str) -> Any:
     """Parse JSON (RFC 8259) in which no object has a key twice.
 
-    Raises:
-        ValueError: it is not JSON, or holds NaN, Infinity, a number beyond float64 or
-            a key twice.
+    Raise ValueError if it is not JSON, or holds NaN, Infinity, a number beyond float64
+    or a key twice.
     """
     try:
         return json.loads(

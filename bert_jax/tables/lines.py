@@ -76,9 +76,8 @@ def damaged(path: str, form: str, reason: object) -> ValueError:
 def open_file(source: str) -> Iterator[IO[bytes]]:
     """Open a file, decompressed if its name ends in .gz or .zst; -: standard input.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, or compressed otherwise; standard input is closed.
+    Raise FileNotFoundError if there is no such file, or ValueError if it is damaged, or
+    compressed otherwise, or if standard input is closed.
     """
     if source == STDIN:
         if sys.stdin is None:
@@ -110,13 +109,9 @@ def open_file(source: str) -> Iterator[IO[bytes]]:
 
 
 def decode(content: bytes, name: str | Path, offset: int = 0) -> str:
-    """Return bytes of UTF-8 as text.
+    """Return bytes of UTF-8, at an offset of a file, as text.
 
-    Args:
-        offset: the position of the bytes in the file.
-
-    Raises:
-        ValueError: they are not UTF-8, or begin a file that is no text.
+    Raise ValueError if they are not UTF-8, or begin a file that is no text.
     """
     if not offset:
         encoding_of(content[:HEAD_BYTES], str(name))
@@ -140,12 +135,8 @@ def ended_lines(source: str, max_bytes: int = -1) -> Iterator[str]:
 
     A byte order mark before a line is left out: joined files have several.
 
-    Args:
-        max_bytes: the longest that a line may be; -1: any length.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged or not UTF-8, or a line is too long.
+    Raise FileNotFoundError if there is no such file, or ValueError if it is damaged or
+    not UTF-8, or a line is longer than `max_bytes` (-1: any length).
     """
     name, number, offset = display_name(source), 0, 0
     with open_file(source) as file:

@@ -63,11 +63,9 @@ def undamaged(rows: Iterable[TableRow]) -> Iterator[TableRow]:
 def table_rows(name: str, delimiter: str = "") -> Iterator[TableRow]:
     """Yield the rows of a table, also those that are damaged.
 
-    One row at a time is in memory, of a .parquet file some hundreds.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not a table, or has no rows.
+    One row at a time is in memory, of a .parquet file some hundreds. Raise
+    FileNotFoundError if there is no such file, or ValueError if it is not a table, or
+    has no rows.
     """
     require_file(name, "name a .csv, .tsv or .jsonl.")
     if suffix_of(name) not in (*TABLES, ".json"):

@@ -45,8 +45,7 @@ def missing_column_message(
 ) -> str:
     """Return a message with the existing columns, and the one that may be meant.
 
-    Args:
-        noun: the word for a column in the message: "field" for a JSON object.
+    The `noun` is the message's word for columns: "fields" for a JSON object.
     """
     names, message = list(columns), f"{where} has no {column_names([column])}"
     if names:

@@ -63,10 +63,8 @@ class Waiting(contextlib.AbstractContextManager["Waiting", None]):
     ) -> None:
         """Take what is waited for, such as "compiling the model".
 
-        Args:
-            status: shows a text in place of the one before, about every second; None:
-                print a line now and then, and one at the end, if it takes longer.
-            says_end: print that last line.
+        `status` shows a text in place of the one before, about every second; without
+        it, a line is printed now and then and, with `says_end`, one at the end.
         """
         self._what, self._status, self._says_end = what, status, says_end
         self._ended = threading.Event()

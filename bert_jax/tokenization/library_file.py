@@ -28,9 +28,8 @@ _NEVER_IN_TEXT = "\ufdd0"
 def library_from_json(values: JsonObject) -> HuggingFaceTokenizer:
     """Return the library's tokenizer of the content of a tokenizer.json.
 
-    Raises:
-        ValueError: the library refuses it, or an id is larger than there are tokens:
-            the library allocates every id up to the largest.
+    Raise ValueError if the library refuses it, or if an id is larger than there are
+    tokens: the library allocates every id up to the largest.
     """
     model, added = values.get("model"), values.get("added_tokens")
     ids = model.get("vocab") if isinstance(model, dict) else None

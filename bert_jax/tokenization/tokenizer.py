@@ -65,9 +65,8 @@ class Tokenizer:
     def __init__(self, config: JsonObject, vocabulary: bytes) -> None:
         """Make a tokenizer from `config` (`kind`, `cased`, …) and a vocabulary's bytes.
 
-        Raises:
-            ValueError: a field of `config` is missing or wrong; the vocabulary is
-                damaged, has duplicate or blank lines, or lacks a special token.
+        Raise ValueError if a field of `config` is missing or wrong, or the vocabulary
+        is damaged, has duplicate or blank lines, or lacks a special token.
         """
         _check_config(config)
         self.kind: Kind = config["kind"]
@@ -115,9 +114,8 @@ class Tokenizer:
     def load(cls, directory: epath.PathLike) -> "Tokenizer":
         """Load the tokenizer in `directory` or, if it has none, `directory/tokenizer`.
 
-        Raises:
-            FileNotFoundError: the directory or one of its two files is missing.
-            ValueError: as for the constructor, with the file's path.
+        Raise FileNotFoundError if the directory or one of its two files is missing, or
+        ValueError as the constructor does, with the file's path.
         """
         root = open_directory(directory)
         if not (root / _CONFIG).exists() and (root / "tokenizer").is_dir():
@@ -249,11 +247,7 @@ class Tokenizer:
         return self._backend.decode(self.tokens(ids))
 
     def token(self, token_id: TokenId) -> str:
-        """Return the vocabulary's entry for an id.
-
-        Raises:
-            ValueError: there is none.
-        """
+        """Return the vocabulary's entry for an id; raise ValueError if it has none."""
         if not 0 <= token_id < self.vocab_size:  # -1 would be the last one
             raise ValueError(
                 f"id {token_id} is not in the vocabulary, whose ids are 0 to "
