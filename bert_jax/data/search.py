@@ -67,23 +67,8 @@ def find_tokens(
     continues_word: Bool[np.ndarray, " V"],
     before: Sequence[int] = (),
 ) -> Iterator[Matches]:
-    """Find the rows that contain all of `ids` in this order, without a gap.
-
-    The rows are read in chunks, so that the memory does not depend on their number; the
-    matches of each are yielded, also if there are none. After the sequence stands no
-    token that continues a word, by `continues_word`. If its first token does, as where
-    a text begins, one of the tokens `before` stands before it.
-    """
-    assert ids
-    for start in range(0, len(rows), _CHUNK_ROWS):
-        numbers = np.arange(start, min(start + _CHUNK_ROWS, len(rows)), dtype=np.int64)
-        tokens = rows.gather(numbers)["tokens"]
-        starts = sequence_starts(tokens, ids, continues_word)
-        if before and continues_word[ids[0]]:
-            starts[:, 0] = False
-            starts[:, 1:] &= np.isin(tokens[:, : starts.shape[1] - 1], before)
-        matching = np.flatnonzero(starts.any(axis=1))
-        yield Matches(numbers[matching], starts[matching].argmax(axis=1))
+    """Find the rows that contain all of `ids` in this order, as `find_any` does."""
+    return find_any(rows, [ids], continues_word, before)
 
 
 def find_any(
@@ -92,14 +77,26 @@ def find_any(
     continues_word: Bool[np.ndarray, " V"],
     before: Sequence[int] = (),
 ) -> Iterator[Matches]:
-    """Find the rows that contain one of the sequences, as `find_tokens` finds each."""
-    searches = [find_tokens(rows, ids, continues_word, before) for ids in sequences]
-    for matches in zip(*searches, strict=True):
-        numbers = np.concatenate([one.rows for one in matches])
-        starts = np.concatenate([one.starts for one in matches])
-        order = np.lexsort((starts, numbers))
-        numbers, first = np.unique(numbers[order], return_index=True)
-        yield Matches(numbers, starts[order][first])
+    """Find the rows that contain one of the sequences of ids, without a gap.
+
+    The rows are read in chunks, so that the memory does not depend on their number; the
+    matches of each are yielded, also if there are none. After the sequence stands no
+    token that continues a word, by `continues_word`. If its first token does, as where
+    a text begins, one of the tokens `before` stands before it.
+    """
+    sequences = list(sequences)
+    for start in range(0, len(rows), _CHUNK_ROWS):
+        numbers = np.arange(start, min(start + _CHUNK_ROWS, len(rows)), dtype=np.int64)
+        tokens = rows.gather(numbers)["tokens"]
+        begins = np.zeros(tokens.shape, bool)
+        for ids in sequences:
+            starts = sequence_starts(tokens, ids, continues_word)
+            if before and continues_word[ids[0]]:
+                starts[:, 0] = False
+                starts[:, 1:] &= np.isin(tokens[:, : starts.shape[1] - 1], before)
+            begins[:, : starts.shape[1]] |= starts
+        matching = np.flatnonzero(begins.any(axis=1))
+        yield Matches(numbers[matching], begins[matching].argmax(axis=1))
 
 
 def sequence_starts(
