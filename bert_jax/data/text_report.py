@@ -197,25 +197,18 @@ class TextReport:
     def lines(self) -> list[str]:
         """Describe the text in a few lines, for `say`."""
         lines, text = [], self.text
-        if self.document_tokens:
-            sizes = [
-                f"{counter.total():,} {name} of {_median(counter):,} tokens"
-                for name, counter in (
-                    ("documents", self.document_tokens),
-                    ("sentences", self.sentence_tokens),
-                )
-            ]
-            parts = [f"{', '.join(sizes)} (medians)"]
-            parts += [
-                f"{text[kind]:,} {kind}{self._place(kind)}"
-                for kind in (SINGLE, DIVIDED)
-                if text[kind]
-            ]
+        if documents := self.document_tokens:
+            sentences = self.sentence_tokens
+            sizes = (
+                f"{documents.total():,} documents of {_median(documents):,} tokens, "
+                f"{sentences.total():,} sentences of {_median(sentences):,} tokens "
+                "(medians)"
+            )
+            parts = [sizes, *self._numbers(text, (SINGLE, DIVIDED))]
             lines.append(f"text: {', '.join(parts)}.")
-        if text[REPEATED]:
+        for repeated in self._numbers(text, (REPEATED,)):
             lines.append(
-                f"repeated: {text[REPEATED]:,} {REPEATED}{self._place(REPEATED)}; "
-                "leave them out, or pass --deduplicate."
+                f"repeated: {repeated}; leave them out, or pass --deduplicate."
             )
         if text[UNKNOWN]:
             lines.append(f"[UNK]: {self._unknown()}{self._place(UNKNOWN)}.")
@@ -225,12 +218,12 @@ class TextReport:
                 f"cut: {text[CUT]:,} tokens are in no row, {share:.1%}: a pair takes "
                 "sentences until they fill a row and is cut at random ends, as in BERT."
             )
-        parts = [
-            f"{number:,} {kind}{self._place(kind)}"
-            for kind, number in sorted(self.dropped.items())
-            if number
-        ]
-        return [*lines, f"dropped or replaced: {', '.join(parts)}."] if parts else lines
+        if parts := self._numbers(self.dropped, sorted(self.dropped)):
+            lines.append(f"dropped or replaced: {', '.join(parts)}.")
+        return lines
+
+    def _numbers(self, counts: TokenCounts, kinds: Iterable[str]) -> list[str]:
+        return [f"{counts[k]:,} {k}{self._place(k)}" for k in kinds if counts[k]]
 
     def _place(self, kind: str) -> str:
         return f" (first: {self.first[kind]})" if kind in self.first else ""
