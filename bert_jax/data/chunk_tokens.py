@@ -25,12 +25,10 @@ def read_tokens(
 ) -> tuple[Int32[np.ndarray, " M"], list[list[int]], TextReport]:
     """Read, split and tokenize documents; leave out those without a token.
 
-    If pairs are made, a sentence that is longer than a row is divided.
-
-    Returns:
-        The tokens of all documents; the bounds of each document's sentences; a report.
-        A place in it is the index of a file, the offset of a document there, and the
-        index of a line of that: numbers with zeros before them, so that places sort.
+    If pairs are made, a sentence that is longer than a row is divided. Return the
+    tokens of all documents; the bounds of each document's sentences; a report. A place
+    in it is the index of a file, the offset of a document there, and the index of a
+    line of that: numbers with zeros before them, so that places sort.
     """
     report, bounds = TextReport(), list[list[int]]()
     pieces = [np.empty(0, np.int32)]

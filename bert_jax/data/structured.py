@@ -80,9 +80,8 @@ def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
         if line := line.removeprefix(BOM).strip():
             where = f"{source.path}:{number}"
             with located(where):
-                values, remedy = _parse(line, config.text_field)
-                text = _text_of(values, remedy, config.text_field)
-            yield where, text
+                values, surrogate = _parse(line, config.text_field)
+                yield where, _text_of(values, surrogate, config.text_field)
 
 
 def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -98,8 +97,7 @@ def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     for number, record in enumerate(records, 1):
         where = f"{source.path}: object {number}"
         with located(where):
-            text = _text_of(record, surrogate, config.text_field)
-        yield where, text
+            yield where, _text_of(record, surrogate, config.text_field)
 
 
 def _read_table(source: Source, config: TextConfig) -> Iterator[LocatedText]:
@@ -108,8 +106,7 @@ def _read_table(source: Source, config: TextConfig) -> Iterator[LocatedText]:
     rows = source_rows(source.path, notify=lambda line: say(line.partition(";")[0]))
     for row in undamaged(rows):
         with located(row.where):
-            text = _text_of(row.values, _SURROGATE, config.text_field)
-        yield row.where, text
+            yield row.where, _text_of(row.values, _SURROGATE, config.text_field)
 
 
 def _parse(content: bytes, field: str) -> tuple[Any, re.Pattern[str]]:

@@ -155,9 +155,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     file or the new one. A bucket's own files could not seek while they are written: the
     file is copied there, and an object is stored when it is complete.
 
-    Raises:
-        OSError: it cannot be renamed, or the disk is full; the message names `path`
-            and a remedy. Other errors of the block pass unchanged.
+    Raise OSError, which names `path` and a remedy, if it cannot be renamed or the disk
+    is full. Other errors of the block pass unchanged.
     """
     if "://" in os.fspath(path):
         with tempfile.TemporaryDirectory() as folder:

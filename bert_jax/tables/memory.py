@@ -54,22 +54,19 @@ def _records(table: Any, name: str) -> Iterable[object]:
         return table.to_dict("records")
     if isinstance(table, Mapping | bytes) or not isinstance(table, Iterable):
         raise ValueError(
-            f"{name} is of type {_type(table)}; it must be the name of a file, a "
-            "list with a dict for each row, or a table of pandas, polars, pyarrow or "
+            f"{name} is of type {type(table).__name__}; it must be the name of a file, "
+            "a list with a dict for each row, or a table of pandas, polars, pyarrow or "
             "datasets."
         )
     return table
-
-
-def _type(value: object) -> str:
-    return type(value).__name__
 
 
 def row_of(record: object, where: str) -> TableRow:
     """Return the row of a record, with values as JSON has them."""
     if not isinstance(record, Mapping):
         rule = "it must be a dict with a value for each column."
-        return TableRow({}, where, f"{where} is of type {_type(record)}; {rule}")
+        problem = f"{where} is of type {type(record).__name__}; {rule}"
+        return TableRow({}, where, problem)
     for name in record:
         if not isinstance(name, str):
             rule = "its name must be a string."
@@ -92,7 +89,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list(map(plain, value))
     is_nan = isinstance(value, float) and math.isnan(value)
-    return None if is_nan or _type(value) in _MISSING else value
+    return None if is_nan or type(value).__name__ in _MISSING else value
 
 
 def named_source(source: RowsInMemory, name: str) -> str:

@@ -108,9 +108,8 @@ def source_rows(
             header has, if its suffix says another.
         notify: takes a line on what was found.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged, or is not what its name says.
+    Raise FileNotFoundError if there is no such file, or ValueError if it is damaged, or
+    is not what its name says.
     """
     kind = suffix_of(source)
     if isinstance(source, MemoryTable):
