@@ -154,6 +154,7 @@ class SentencePiece:
     """A unigram, BPE or character vocabulary that `bert-jax vocab` has learned."""
 
     word_limit: int | None = None
+    marks_starts, word_end, is_bytes = True, "", False
 
     def __init__(self, model: bytes) -> None:
         import sentencepiece  # optional: not needed for WordPiece

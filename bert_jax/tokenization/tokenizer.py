@@ -40,7 +40,6 @@ from bert_jax.tokenization.wordpiece import (
 
 Kind = Literal["wordpiece", "unigram", "bpe", "char", "huggingface"]
 """`huggingface` is any tokenizer of the library `tokenizers`, by its own file."""
-TokenId = int | np.integer
 
 _CONFIG = "tokenizer_config.json"
 _MAX_WORD_LIMIT = (1 << 31) - 1
@@ -95,16 +94,17 @@ class Tokenizer:
         )
         self.continues_word: Bool[np.ndarray, " V"] = np.array(self._backend.continuing)
         self.continues_word.flags.writeable = False
-        self.num_bytes: Int32[np.ndarray, " V"] = np.array(
-            [
-                0 if i in self.special_ids.values() else self._backend.num_bytes(token)
-                for i, token in enumerate(self._backend.tokens)
-            ],
-            np.int32,
-        )
-        """The UTF-8 bytes that each token adds to a text, the space before a word
-        included; 0 for special tokens."""
+        sizes = list(map(self._backend.num_bytes, self._backend.tokens))
+        self.num_bytes: Int32[np.ndarray, " V"] = np.array(sizes, np.int32)
+        """The UTF-8 bytes of a token and the space before it; 0 for special tokens."""
+        self.num_bytes[[*self.special_ids.values()]] = 0
         self.num_bytes.flags.writeable = False
+        self.word_limit = self._backend.word_limit
+        """The most characters of a word; a longer one is [UNK]. None: no limit."""
+        self.marks_starts = self._backend.marks_starts
+        """Whether tokens tell where words start; those of some BPE tell nothing."""
+        self.marks_ends = bool(self._backend.word_end)
+        """Whether the vocabulary marks ends of words, and none of their starts."""
 
     def __repr__(self) -> str:
         case = "cased" if self.cased else "uncased"
@@ -142,21 +142,6 @@ class Tokenizer:
     def mask_token(self) -> str:
         """The name of the mask token: texts for `encode` have it at a mask."""
         return self.special_names["[MASK]"]
-
-    @property
-    def word_limit(self) -> int | None:
-        """The most characters of a word; a longer one is [UNK]. None: no limit."""
-        return self._backend.word_limit
-
-    @property
-    def marks_starts(self) -> bool:
-        """Whether tokens tell where words start; those of some BPE tell nothing."""
-        return not isinstance(self._backend, LibraryFile) or self._backend.marks_starts
-
-    @property
-    def marks_ends(self) -> bool:
-        """Whether the vocabulary marks ends of words, and none of their starts."""
-        return isinstance(self._backend, LibraryFile) and bool(self._backend.word_end)
 
     @property
     def num_separators(self) -> int:
@@ -238,15 +223,15 @@ class Tokenizer:
         Byte-level BPE has other tokens for a word after a space than for one at the
         start. All others, and sentencepiece, have the same, and get the texts as given.
         """
-        if isinstance(self._backend, LibraryFile) and self._backend.is_bytes:
+        if self._backend.is_bytes:
             return [f" {text}" for text in texts]
         return texts
 
-    def decode(self, ids: Iterable[TokenId]) -> str:
+    def decode(self, ids: Iterable[int | np.integer]) -> str:
         """Return readable text: normalized, with special tokens as their names."""
         return self._backend.decode(self.tokens(ids))
 
-    def token(self, token_id: TokenId) -> str:
+    def token(self, token_id: int | np.integer) -> str:
         """Return the vocabulary's entry for an id; raise ValueError if it has none."""
         if not 0 <= token_id < self.vocab_size:  # -1 would be the last one
             raise ValueError(
@@ -255,7 +240,7 @@ class Tokenizer:
             )
         return self._backend.tokens[token_id]
 
-    def tokens(self, ids: Iterable[TokenId]) -> list[str]:
+    def tokens(self, ids: Iterable[int | np.integer]) -> list[str]:
         """Return the vocabulary's entries for some ids."""
         return [self.token(i) for i in ids]
 

@@ -77,6 +77,8 @@ def library_wordpiece(lines: list[str], config: JsonObject) -> HuggingFaceTokeni
 
 
 class WordPiece:
+    marks_starts, word_end, is_bytes = True, "", False
+
     def __init__(self, vocabulary: bytes, config: JsonObject) -> None:
         lines = _vocabulary_lines(vocabulary)
         added, pieces = added_tokens(config), set(lines)
