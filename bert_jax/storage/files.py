@@ -180,8 +180,7 @@ def atomic_write(path: str | os.PathLike[str], *pieces: bytes | memoryview) -> N
         name_path_in_errors(path),
         temporary.open("xb") as file,
     ):
-        for piece in pieces:
-            file.write(piece)
+        file.writelines(pieces)
 
 
 def write_lines(lines: Iterable[str], path: Path) -> None:
