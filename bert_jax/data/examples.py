@@ -60,14 +60,14 @@ class TokenizedExamples:
         # Where each of the new tokens stands now.
         index = np.arange(starts[-1])
         index += np.repeat(self.starts[rows] - starts[:-1], lengths)
-        return dataclasses.replace(
-            self,
+        return TokenizedExamples(
             tokens=self.tokens[index],
             starts=starts,
             second=self.second[rows],
             example=self.example[numbers],
             by_example={k: values[numbers] for k, values in self.by_example.items()},
             by_token={k: values[index] for k, values in self.by_token.items()},
+            choices=self.choices,
         )
 
     def gather(self, numbers: Int[np.ndarray, " B"], length: int) -> Batch:
