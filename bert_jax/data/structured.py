@@ -20,9 +20,6 @@ from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
 from bert_jax.tables.read import open_parquet, source_rows, undamaged
 from bert_jax.terminal.messages import say
 
-LocatedText = tuple[str, bytes]
-"""The location of a record, for error messages, and its text."""
-
 _KINDS = {
     type(None): "null",
     bool: "a truth value",
@@ -45,7 +42,7 @@ def read_records(
 
 def located_records(
     source: Source, config: TextConfig, dropped: collections.Counter[str]
-) -> Iterator[LocatedText]:
+) -> Iterator[tuple[str, bytes]]:
     """Yield the place and the text of each record; count those without text.
 
     Raise ValueError if the source is damaged, or has no such text field, or a text is
@@ -74,7 +71,7 @@ def located_records(
         yield where, text
 
 
-def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+def _read_jsonl(source: Source, config: TextConfig) -> Iterator[tuple[str, bytes]]:
     for number, line in enumerate(read_lines(source), 1):
         # Joined files have several byte order marks.
         if line := line.removeprefix(BOM).strip():
@@ -84,7 +81,7 @@ def _read_jsonl(source: Source, config: TextConfig) -> Iterator[LocatedText]:
                 yield where, _text_of(values, surrogate, config.text_field)
 
 
-def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+def _read_json(source: Source, config: TextConfig) -> Iterator[tuple[str, bytes]]:
     """Yield the texts of an array of objects, of one object, or of lines of objects."""
     lines = read_lines(source)
     first = next(filter(bytes.strip, lines), b"").removeprefix(BOM)
@@ -100,7 +97,7 @@ def _read_json(source: Source, config: TextConfig) -> Iterator[LocatedText]:
             yield where, _text_of(record, surrogate, config.text_field)
 
 
-def _read_table(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+def _read_table(source: Source, config: TextConfig) -> Iterator[tuple[str, bytes]]:
     encoding_of_source(source)  # refuses what is no text by what it is
     # After the semicolon, the line names an option of finetune.
     rows = source_rows(source.path, notify=lambda line: say(line.partition(";")[0]))
@@ -155,7 +152,7 @@ def _choose_from(names: Iterable[str], problem: str) -> str:
     return f"{problem} {present}; choose by --text-column."
 
 
-def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+def _read_parquet(source: Source, config: TextConfig) -> Iterator[tuple[str, bytes]]:
     import pyarrow
 
     number, field = 0, config.text_field
@@ -182,7 +179,7 @@ def _read_parquet(source: Source, config: TextConfig) -> Iterator[LocatedText]:
                 yield f"{source.path}: row {number}", text.as_py() or b""
 
 
-def _read_tfds(source: Source, config: TextConfig) -> Iterator[LocatedText]:
+def _read_tfds(source: Source, config: TextConfig) -> Iterator[tuple[str, bytes]]:
     field, name = config.text_field, source.path.removeprefix(TFDS)
     builder = _tfds_builder(name, config.tfds_data_dir)
     tfds, features = _tensorflow_datasets(), builder.info.features
