@@ -168,10 +168,9 @@ def _train_sentencepiece(
         size = len(learn_pieces(words, AUTO_SIZE, min_count=AUTO_COUNT))
     try:
         model = _sentencepiece_model(config, sample, size)
-    except _WrongSizeError as error:
-        if error.least and config.vocab_size != "auto":
-            raise
-        model = _sentencepiece_model(config, sample, error.size)
+    except RuntimeError as error:
+        size = _fitting_size(config, size, str(error))
+        model = _sentencepiece_model(config, sample, size)
     sampling = {
         "lines": sampled.num_lines,
         "sampled_lines": len(sample),
@@ -179,14 +178,6 @@ def _train_sentencepiece(
     }
     normalization = "nmt_nfkc" if config.cased else "nfkc_lower_no_accents"
     return {"normalization": normalization, "training": sampling}, model
-
-
-class _WrongSizeError(ValueError):
-    """A vocabulary size that does not fit the text, and one that does."""
-
-    def __init__(self, message: str, size: int, least: bool) -> None:
-        super().__init__(message)
-        self.size, self.least = size, least
 
 
 def _sentencepiece_model(
@@ -199,45 +190,42 @@ def _sentencepiece_model(
     pad, unk, cls, sep, mask = SPECIAL_TOKENS
     # Of single characters, all that the text has, if they fit.
     every: JsonObject = {"character_coverage": 1.0, "hard_vocab_limit": False}
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sample),
-            model_writer=model,
-            model_type=config.kind,
-            vocab_size=size,
-            normalizer=_normalizer(config.cased),
-            # Control symbols have ids but are never matched in text.
-            pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=2, bos_piece=cls,
-            eos_id=3, eos_piece=sep, control_symbols=[mask],
-            max_sentence_length=1 << 30,  # longer lines are dropped silently
-            num_threads=16,  # fixed, because the result depends on it
-            minloglevel=2,
-            **(every if config.kind == "char" else {}),
-        )  # fmt: skip
-    except RuntimeError as error:
-        raise _wrong_size(size, str(error)) from error
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sample),
+        model_writer=model,
+        model_type=config.kind,
+        vocab_size=size,
+        normalizer=_normalizer(config.cased),
+        # Control symbols have ids but are never matched in text.
+        pad_id=0, pad_piece=pad, unk_id=1, unk_piece=unk, bos_id=2, bos_piece=cls,
+        eos_id=3, eos_piece=sep, control_symbols=[mask],
+        max_sentence_length=1 << 30,  # longer lines are dropped silently
+        num_threads=16,  # fixed, because the result depends on it
+        minloglevel=2,
+        **(every if config.kind == "char" else {}),
+    )  # fmt: skip
     return model.getvalue()
 
 
-def _wrong_size(size: int, message: str) -> ValueError:
-    """Convert an error message of sentencepiece about the vocabulary size."""
+def _fitting_size(config: VocabularyConfig, size: int, message: str) -> int:
+    """Return the size that sentencepiece names, if it may; else raise ValueError."""
     if match := re.search(r"too high .* <= (\d+)\.", message):
-        message = f"vocab_size={size} is more than the text can fill; use {match[1]}."
-        return _WrongSizeError(message, int(match[1]), least=False)
+        return int(match[1])
     if match := re.search(r"required_chars\. \d+ vs (\d+)\.", message):
-        message = (
+        if config.vocab_size == "auto":
+            return int(match[1])
+        raise ValueError(
             f"vocab_size={size} is less than the {match[1]} special tokens and "
             f"characters of the text; use at least {match[1]}."
         )
-        return _WrongSizeError(message, int(match[1]), least=True)
     if "all_chars_count" in message:
-        return ValueError("the text holds only characters that are removed.")
+        raise ValueError("the text holds only characters that are removed.")
     if size < len(SPECIAL_TOKENS):  # only single characters have no message for it
-        return ValueError(
+        raise ValueError(
             f"vocab_size={size} is less than the {len(SPECIAL_TOKENS)} special tokens; "
             "use a larger number."
         )
-    return ValueError(f"sentencepiece cannot learn from the text: {message}")
+    raise ValueError(f"sentencepiece cannot learn from the text: {message}")
 
 
 @functools.cache
