@@ -66,7 +66,7 @@ class LostCharacters:
         self._config = config
         self.as_read = TextReport()
         """What was dropped or replaced when the text was read."""
-        self._num_characters = self._num_words = 0
+        self._num_words = 0
         self._invisible: collections.Counter[str] = collections.Counter()
         self._first_seen: dict[str, tuple[str, str]] = {}  # the text around, the place
         self._sample = LineSample(NUM_SAMPLED, config.seed, 1_000_000)
@@ -75,7 +75,7 @@ class LostCharacters:
 
     def add(self, line: str, place: str) -> None:
         """Look at a line, given its source's name and its place there."""
-        self._num_characters += len(line)
+        self.as_read.text["characters"] += len(line)
         self.as_read.add("undecodable bytes", line.count("\ufffd"), place)
         for character, around, count in unprinted(line):
             self._first_seen.setdefault(character, (around, place))
@@ -96,7 +96,6 @@ class LostCharacters:
         Warn of words whose marks or syllables are lost.
         """
         report = self.as_read
-        report.text["characters"] = self._num_characters
         for character, count in self._invisible.items():
             around, place = self._first_seen[character]
             if kind := report.kind_removed(tokenizer, character, around):
