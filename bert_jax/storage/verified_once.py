@@ -18,7 +18,7 @@ from etils import epath
 
 from bert_jax.storage.caches import cache_directory
 from bert_jax.storage.files import JsonObject, atomic_write
-from bert_jax.storage.manifest import check_entries, verify_files
+from bert_jax.storage.manifest import verify_files
 
 SETTLED_SECONDS = 2.0
 """A file that changed more recently may change again without a new time."""
@@ -27,10 +27,9 @@ SETTLED_SECONDS = 2.0
 def verify_once(root: epath.Path, entries: list[JsonObject]) -> None:
     """Compare the files of a local directory with their entries, unless recorded.
 
-    Concurrent processes wait for the one that hashes. Raise DamagedError if a file is
-    missing or altered.
+    The entries are of a checked manifest. Concurrent processes wait for the one that
+    hashes. Raise DamagedError if a file is missing or altered.
     """
-    check_entries(root, entries)
     with _locked_record(root) as record:
         before = _file_states(root, entries)
         with contextlib.suppress(OSError, ValueError, RecursionError):
