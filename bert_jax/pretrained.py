@@ -30,12 +30,7 @@ from bert_jax.model.classifiers import with_targets
 from bert_jax.model.finite import require_finite
 from bert_jax.storage.atomic import absolute, atomic_directory
 from bert_jax.storage.files import JsonObject, name_path_in_errors, write_json
-from bert_jax.storage.manifest import (
-    describe_files,
-    files_below,
-    read_manifest,
-    write_manifest,
-)
+from bert_jax.storage.manifest import describe_files, read_manifest, write_manifest
 from bert_jax.storage.remote import open_directory
 from bert_jax.tokenization import Tokenizer
 
@@ -297,7 +292,7 @@ def write_checkpoint(
         write_json(values, directory / "config.json")
         write_unused(model.unused, directory)
         model.tokenizer.save(directory / "tokenizer")
-        files = describe_files(directory, files_below(directory))
+        files = describe_files(directory)
         write_json(receipt | {"files": files}, directory / RECEIPT)
         files += describe_files(directory, [RECEIPT])
         write_manifest({"step": 0, "files": files}, directory)

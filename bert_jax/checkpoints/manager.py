@@ -25,7 +25,6 @@ from bert_jax.storage.files import JsonObject, name_path_if_disk_full, write_jso
 from bert_jax.storage.manifest import (
     MANIFEST,
     describe_files,
-    files_below,
     read_manifest,
     write_manifest,
 )
@@ -145,7 +144,7 @@ class Checkpoints:
         (root / "tokenizer").mkdir(exist_ok=True)
         for path in self.tokenizer_directory.iterdir():
             path.copy(root / "tokenizer" / path.name, overwrite=True)
-        files = describe_files(root, files_below(root))
+        files = describe_files(root)
         manifest: JsonObject = {"step": step, "selection_score": self._scores.get(step)}
         added = {INTERVAL: interval} if interval else {}
         write_manifest(manifest | added | {"files": files}, root)

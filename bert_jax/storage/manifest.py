@@ -57,8 +57,11 @@ def files_below(directory: epath.Path) -> list[str]:
     ]
 
 
-def describe_files(root: epath.Path, names: Iterable[str]) -> list[JsonObject]:
-    """Return an entry for each file: path relative to `root`, size in bytes, sha256."""
+def describe_files(
+    root: epath.Path, names: Iterable[str] | None = None
+) -> list[JsonObject]:
+    """Return the path relative to `root`, size and sha256 of files; None: of all."""
+    names = files_below(root) if names is None else names
 
     def describe(name: str) -> JsonObject:
         path = root / name

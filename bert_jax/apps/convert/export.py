@@ -32,7 +32,7 @@ from bert_jax.formats.tokenizers import to_huggingface
 from bert_jax.pretrained import Model, load_pretrained
 from bert_jax.storage.atomic import atomic_directory
 from bert_jax.storage.files import JsonObject, atomic_write, write_json
-from bert_jax.storage.manifest import describe_files, files_below
+from bert_jax.storage.manifest import describe_files
 from bert_jax.terminal.messages import warn
 
 _TABLES = {
@@ -285,5 +285,5 @@ def export_receipt(
         "source": str(model.directory),
         "sources": list(model.sources),
         "tensors": [dataclasses.asdict(leaf) for leaf in leaves],
-        "files": describe_files(directory, files_below(directory)),
+        "files": describe_files(directory),
     }
