@@ -41,14 +41,9 @@ def read_runs_file(directory: epath.Path) -> JsonObject:
 
 def _is_run(run: object) -> bool:
     """Whether the entry is complete, and its name is the name of a run's directory."""
-    return (
-        isinstance(run, dict)
-        and isinstance(run.get("name"), str)
-        and run["name"] not in ("", ".", "..")
-        and not set(run["name"]) & set("/\\\0")
-        and isinstance(run.get("setting"), str)
-        and type(run.get("seed")) is int
-        and isinstance(run.get("scores"), dict)
-        and bool(run["scores"])
-        and all(isinstance(score, float | None) for score in run["scores"].values())
-    )
+    match run:
+        case {"name": str(name), "setting": str(), "seed": seed, "scores": dict(items)}:
+            is_name = name not in ("", ".", "..") and not set(name) & set("/\\\0")
+            are_numbers = all(isinstance(one, float | None) for one in items.values())
+            return is_name and type(seed) is int and len(items) > 0 and are_numbers
+    return False
