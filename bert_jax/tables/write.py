@@ -133,20 +133,18 @@ def _write_csv(lines: Path, columns: _Columns, path: Path) -> None:
         if columns.names:
             file.write(_csv_line(columns.names))
         for rows in _read(lines, columns.names):
-            file.writelines(_csv_line(map(_cell, row.values())) for row in rows)
+            file.writelines(_csv_line(row.values()) for row in rows)
 
 
 def _csv_line(cells: Iterable[object]) -> str:
     """Return a line that ends in a line feed; a carriage return in a cell is quoted."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\r\n").writerow(cells)
+    values = [
+        json.dumps(cell, ensure_ascii=False) if isinstance(cell, list | bool) else cell
+        for cell in cells
+    ]
+    csv.writer(buffer, lineterminator="\r\n").writerow(values)
     return buffer.getvalue().removesuffix("\r\n") + "\n"
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, (list, bool)):
-        return json.dumps(value, ensure_ascii=False)
-    return value
 
 
 def _write_parquet(lines: Path, columns: _Columns, path: Path) -> None:
