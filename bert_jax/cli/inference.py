@@ -20,7 +20,7 @@ from bert_jax.config.checks import (
     require_delimiter,
     require_seed,
 )
-from bert_jax.storage.files import require_new_file, require_not_input
+from bert_jax.storage.files import require_new_file
 from bert_jax.terminal.messages import UsageError, printable, say
 
 if TYPE_CHECKING:
@@ -323,8 +323,7 @@ def predict(options: PredictOptions) -> None:
 
         return write_corpus(PredictShards(request, options.format), options)
     if options.output not in ("", "-"):
-        require_not_input(options.output, request.source)
-        require_new_file(options.output, options.overwrite)
+        require_new_file(options.output, options.overwrite, request.source)
         return say(write_predictions(request, options.output))
     for line in prediction_lines(request):
         print(line, flush=request.source == "-")
@@ -359,8 +358,7 @@ def features(options: FeaturesOptions) -> None:
     from bert_jax.inference.jsonl import write_feature_file
 
     values = dict(vars(options))
-    require_not_input(options.output, options.input)
-    require_new_file(options.output, values.pop("overwrite"))
+    require_new_file(options.output, values.pop("overwrite"), options.input)
     say(write_feature_file(**values))
 
 

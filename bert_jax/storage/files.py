@@ -219,18 +219,16 @@ def write_json(values: object, path: epath.Path) -> None:
     atomic_write(path, content.encode())
 
 
-def require_not_input(output: str | os.PathLike[str], source: str) -> None:
-    """Raise ValueError if an output file is the input that it would replace."""
-    if os.path.exists(output) and os.path.exists(source):
-        if os.path.samefile(output, source):
+def require_new_file(
+    path: str | os.PathLike[str], overwrite: bool, source: str = ""
+) -> None:
+    """Raise ValueError if an output file is the `source`, or may not be replaced."""
+    if os.path.exists(path) and os.path.exists(source):
+        if os.path.samefile(path, source):
             raise ValueError(
-                f"output={os.fspath(output)} is the input; it would be lost. Choose "
+                f"output={os.fspath(path)} is the input; it would be lost. Choose "
                 "another --output."
             )
-
-
-def require_new_file(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Raise ValueError if an output file exists and may not be replaced."""
     if os.path.isfile(path) and not overwrite:
         raise ValueError(
             f"output={os.fspath(path)} exists; pass --overwrite to replace it, or "
