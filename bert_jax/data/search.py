@@ -62,13 +62,10 @@ def token_sequences(tokenizer: Tokenizer, text: str) -> list[tuple[int, ...]]:
 
 
 def find_tokens(
-    rows: Rows,
-    ids: Sequence[int],
-    continues_word: Bool[np.ndarray, " V"],
-    before: Sequence[int] = (),
+    rows: Rows, ids: Sequence[int], continues_word: Bool[np.ndarray, " V"]
 ) -> Iterator[Matches]:
     """Find the rows that contain all of `ids` in this order, as `find_any` does."""
-    return find_any(rows, [ids], continues_word, before)
+    return find_any(rows, [ids], continues_word)
 
 
 def find_any(
