@@ -137,11 +137,11 @@ def mask_tokens(
     A row of n tokens has min(P, max(1, round(rate · n))) predictions, or all its tokens
     if they are fewer; an empty row has none. Whole words may give fewer, if no further
     word fits. In a row of several pairs n counts all of them, and each token has the
-    same probability.
+    same probability. Raise ValueError if an argument lacks what is required.
 
     Args:
         batch: rows with the fields of `data/records.py`, unmasked.
-        masking: with `mask_token_id` and `vocab_size` set; else ValueError is raised.
+        masking: with `mask_token_id` and `vocab_size` set, as is required.
         continues_word: for each token of the vocabulary, whether it continues a word
             (`Tokenizer.continues_word`). Required unless the unit is token.
         counts: how many tokens to predict in a row of 0, 1, … T tokens, each at most P;

@@ -101,15 +101,11 @@ def source_rows(
     characters. A line of standard input, or of a file without a suffix, is JSON if it
     begins with {, else a text. Blank lines are rows after texts, but not of tables.
 
-    Args:
-        source: a file, - for standard input, or a `MemoryTable`.
-        text_column: the name of the column that a line of text is.
-        delimiter: between the fields of a .csv or .tsv file; "": the one that its
-            header has, if its suffix says another.
-        notify: takes a line on what was found.
-
-    Raise FileNotFoundError if there is no such file, or ValueError if it is damaged, or
-    is not what its name says.
+    The `source` is a file, - for standard input, or a `MemoryTable`; a line of text is
+    its `text_column`. The `delimiter` is between the fields of a .csv or .tsv file; "":
+    the one that its header has, if its suffix says another. `notify` takes a line on
+    what was found. Raise FileNotFoundError if there is no such file, or ValueError if
+    it is damaged, or is not what its name says.
     """
     kind = suffix_of(source)
     if isinstance(source, MemoryTable):
