@@ -119,11 +119,8 @@ def collect_names(
     for paragraph in paragraphs:
         if paragraph.library in words:
             words[paragraph.library] |= set(re.findall(r"\w+", paragraph.text.lower()))
-    rare = {
-        name
-        for name in other_names - {""}
-        if sum(name in used for used in words.values()) < len(libraries) / 2
-    }
+    num_uses = collections.Counter(itertools.chain.from_iterable(words.values()))
+    rare = {n for n in other_names - {""} if num_uses[n] < len(libraries) / 2}
     return RevealingNames(frozenset(class_names), frozenset(rare - class_names))
 
 
