@@ -145,10 +145,9 @@ def open_dataset(
     With `verify`, checksums are compared; with `once`, too, not those of files that
     have not changed since they last matched.
 
-    Raises:
-        FileNotFoundError: there is no manifest: the dataset is absent or unfinished.
-        DamagedError: a file is missing or differs from the manifest.
-        ValueError: it has another format version, or is a model or a file.
+    Raise FileNotFoundError if there is no manifest: the dataset is absent or
+    unfinished; DamagedError if a file is missing or differs from the manifest; or
+    ValueError if it has another format version, or is a model or a file.
     """
     root = open_directory(path)
     try:

@@ -12,10 +12,7 @@ T = TypeVar("T")
 class RowErrors:
     """Counts the rows of a file, and those that cannot be used.
 
-    Attributes:
-        num_rows: how many rows were parsed.
-        num_damaged: how many of them cannot be used.
-        first: why the first of those cannot, with its file and line; "": all can.
+    `first` says why the first of those cannot, with its file and line; "": all can.
     """
 
     def __init__(self, name: str, noun: str = "rows") -> None:

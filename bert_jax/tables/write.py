@@ -31,13 +31,9 @@ def write_rows(
     is a column, with one for each entry of an object, as in `probabilities.positive`. A
     list is written in a .csv file as JSON. What a row lacks is empty.
 
-    Args:
-        allow_no_row: write a file without rows, whose columns are not known either.
-
-    Raises:
-        ValueError: the file name has another suffix, there is no row, two fields become
-            one column, or a column of a .parquet file has values of several types.
-        OSError: the file cannot be written.
+    Raise ValueError if the file name has another suffix, there is no row, unless
+    `allow_no_row`, two fields become one column, or a column of a .parquet file has
+    values of several types; or OSError if the file cannot be written.
     """
     require_output_file(path, *SUFFIXES)
     kind = path.suffix.lower()
