@@ -33,10 +33,7 @@ def printable(text: object) -> str:
     with contextlib.suppress(UnicodeError):
         line = line.encode(errors="surrogateescape").decode()
     return "".join(
-        character
-        if character.isprintable()
-        else character.encode("unicode_escape").decode()
-        for character in line
+        c if c.isprintable() else c.encode("unicode_escape").decode() for c in line
     )
 
 
