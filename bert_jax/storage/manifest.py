@@ -85,13 +85,11 @@ def check_entries(root: epath.Path, entries: object) -> list[JsonObject]:
     if not isinstance(entries, list):
         raise DamagedError(f"{manifest} lists no files.")
     for entry in entries:
-        valid = (
-            isinstance(entry, dict)
-            and isinstance(entry.get("path"), str)
-            and type(entry.get("size")) is int
-            and isinstance(entry.get("sha256"), str)
-            and re.fullmatch("[0-9a-f]{64}", entry["sha256"])
-        )
+        valid = False
+        match entry:
+            case {"path": str(), "size": size, "sha256": str(sha256)}:
+                is_sha256 = re.fullmatch("[0-9a-f]{64}", sha256) is not None
+                valid = type(size) is int and is_sha256
         if not valid:
             raise DamagedError(
                 f"{manifest} has an entry without path, size and sha256: {entry!r:.80}."
