@@ -59,11 +59,10 @@ def prepare(
     To continue an interrupted run, call this again: finished chunks are kept. If the
     same dataset is already finished, nothing is written.
 
-    Raises:
-        FileNotFoundError: an input pattern matches no file; there is no tokenizer.
-        FileExistsError: the output holds something else, or another process writes it.
-        ValueError: there are too few documents; a source is damaged or invalid.
-        RuntimeError: a worker process died.
+    Raise FileNotFoundError if an input pattern matches no file, or there is no
+    tokenizer; FileExistsError if the output holds something else, or another process
+    writes it; ValueError if there are too few documents, or a source is damaged or
+    invalid; or RuntimeError if a worker process died.
     """
     require_language(config.language)
     tokenizer = Tokenizer.load(config.tokenizer)
