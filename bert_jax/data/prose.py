@@ -12,18 +12,15 @@ _PROSE_DIRECTIVES = frozenset(
 )
 _BULLET = re.compile(r"(?:[-*+•]|\(?(?:\d{1,2}|[a-z])[.)]|[:@][^:`]+:)\s+(?=\S)")
 _NAMED = re.compile(r"[*`\"']*[\w.\-/]+[*`\"']*(?: *\([^()]*\))?: +(?=\S)")
-_MARKUP = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (r":[\w:+.-]+:`[~!.]*([^`<]+?)(?:\s*<[^`>]*>)?`", r"\1"),  # :role:`text <...>`
-        (r"!?\[([^\[\]]+)\]\([^()]*\)", r"\1"),  # [text](target)
-        (r"`([^`<]+?)\s*<[^`>]*>`_{1,2}", r"\1"),  # `text <target>`_
-        (r" ?\[[#\w.+ -]+\]_", ""),  # [1]_
-        (r"(`{1,2})[~!]?([^`]+)\1_{0,2}", r"\2"),  # ``code``, `name`, `target`_
-        (r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])", r"\2"),  # *emphasis*
-        (r"(?<!\w)\|(\w+)\|(?!\w)", r"\1"),  # |substitution|
-        (r"::$", ":"),
-    )
+_MARKUP = (
+    (r":[\w:+.-]+:`[~!.]*([^`<]+?)(?:\s*<[^`>]*>)?`", r"\1"),  # :role:`text <...>`
+    (r"!?\[([^\[\]]+)\]\([^()]*\)", r"\1"),  # [text](target)
+    (r"`([^`<]+?)\s*<[^`>]*>`_{1,2}", r"\1"),  # `text <target>`_
+    (r" ?\[[#\w.+ -]+\]_", ""),  # [1]_
+    (r"(`{1,2})[~!]?([^`]+)\1_{0,2}", r"\2"),  # ``code``, `name`, `target`_
+    (r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*]*[^\s*])\1(?![\w*])", r"\2"),  # *emphasis*
+    (r"(?<!\w)\|(\w+)\|(?!\w)", r"\1"),  # |substitution|
+    (r"::$", ":"),
 )
 _MIN_WORDS = 8
 _START = re.compile(r"[\"'(“]*[A-Z]")
@@ -49,7 +46,7 @@ def paragraphs(docstring: str) -> list[str]:
     for text in map(" ".join, _units(lines)):
         if text.count(" ") >= _MIN_WORDS - 1:
             for pattern, replacement in _MARKUP:
-                text = pattern.sub(replacement, text)
+                text = re.sub(pattern, replacement, text)
             texts.append(" ".join(text.split()))
     return list(filter(is_prose, texts))
 
