@@ -35,11 +35,9 @@ def is_primary() -> bool:
 def raise_on_all_processes() -> Iterator[None]:
     """A barrier that raises on all processes if the body raises on any of them.
 
-    Without it, the other processes would wait forever in their next collective.
-
-    Raises:
-        ValueError: another process raised an error that `explain` knows as a user's.
-        RuntimeError: another process raised any other error.
+    Without it, the other processes would wait forever in their next collective. Raise
+    ValueError if another process raised an error that `explain` knows as a user's,
+    RuntimeError if another process raised any other error.
     """
     try:
         yield

@@ -139,10 +139,8 @@ def enable_compilation_cache(environment: MutableMapping[str, str]) -> None:
 def permission_problem(directory: Path) -> str:
     """Why programs in `directory` are unsafe to run, or "" if they are safe.
 
-    A user who can write there could have this process run their code.
-
-    Raises:
-        OSError: the directory cannot be read.
+    A user who can write there could have this process run their code. Raise OSError if
+    the directory cannot be read.
     """
     if not hasattr(os, "getuid"):
         return ""

@@ -143,8 +143,7 @@ def parse_topology(name: str) -> Topology:
 def compiler_version(topology: Topology) -> str:
     """Return the installed package that compiles for a topology, and its version.
 
-    Raises:
-        ValueError: it is not installed.
+    Raise ValueError if it is not installed.
     """
     packages, extra = ("jax-cuda12-plugin", "jax-cuda13-plugin"), "cuda12"
     if isinstance(topology.accelerator, Tpu):

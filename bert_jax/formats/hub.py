@@ -21,8 +21,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 def parse_name(name: str) -> tuple[str, str]:
     """Return the repository and the revision of a name; without one, "main".
 
-    Raises:
-        ValueError: the name is malformed.
+    Raise ValueError if the name is malformed.
     """
     match = _NAME.fullmatch(name)
     if match is None:
@@ -73,8 +72,7 @@ def download(name: str) -> epath.Path:
 def pin(name: str) -> str:
     """Download a model; return its name with the commit in the place of a branch.
 
-    Raises:
-        ValueError: the name is of no model, or the download failed.
+    Raise ValueError if the name is of no model, or the download failed.
     """
     commit = download(name).name  # the cache has a directory for each commit
     return f"{HUB}{parse_name(name)[0]}@{commit}" if _COMMIT.fullmatch(commit) else name

@@ -42,8 +42,7 @@ class Tensor:
     def read(self) -> Float32[np.ndarray, "..."]:
         """Return the values as float32, which holds every float16 and bfloat16.
 
-        Raises:
-            ValueError: the dtype is not a parameter's, or the file is damaged.
+        Raise ValueError if the dtype is not a parameter's, or the file is damaged.
         """
         if self.dtype not in PARAMETER_DTYPES:
             raise ValueError(
@@ -171,8 +170,7 @@ def read_parameters(
 ) -> Params:
     """Return the nested parameters; rows past the vocabulary are dropped.
 
-    Raises:
-        ValueError: a tensor is damaged, or some are not finite.
+    Raise ValueError if a tensor is damaged, or some are not finite.
     """
     params: dict[str, np.ndarray] = {}
     broken = []

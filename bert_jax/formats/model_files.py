@@ -23,9 +23,8 @@ REMEDY = "fetch it again"
 def read_file(path: epath.Path) -> bytes:
     """Return the content of a file.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a regular file, or larger than `MAX_BYTES`.
+    Raise FileNotFoundError if there is no such file, ValueError if it is not a regular
+    file, or larger than `MAX_BYTES`.
     """
     return _checked(path).read_bytes()
 
@@ -33,9 +32,8 @@ def read_file(path: epath.Path) -> bytes:
 def read_object(path: epath.Path) -> JsonObject:
     """Return the JSON object in a file.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a JSON object, or has a key twice.
+    Raise FileNotFoundError if there is no such file, ValueError if it is not a JSON
+    object, or has a key twice.
     """
     return read_json_object(_checked(path), REMEDY)
 

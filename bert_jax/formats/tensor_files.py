@@ -110,9 +110,8 @@ def _open_shards(index: epath.Path) -> tuple[list[str], list[Tensor]]:
 def open_file(path: epath.Path) -> list[Tensor]:
     """Open one file and return its tensors in the order of their bytes.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not a complete safetensors file.
+    Raise FileNotFoundError if there is no such file, ValueError if it is not a complete
+    safetensors file.
     """
     require_regular_file(path)
     with path.open("rb") as opened:

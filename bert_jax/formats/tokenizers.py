@@ -122,8 +122,7 @@ def _warn_of_truncation(
 def library_tokenizer(content: JsonObject, path: epath.Path) -> HuggingFaceTokenizer:
     """Return the library's tokenizer of a tokenizer.json.
 
-    Raises:
-        ValueError: the library refuses it, or its ids have holes.
+    Raise ValueError if the library refuses it, or its ids have holes.
     """
     model = content.get("model")
     ids = model.get("vocab") if isinstance(model, dict) else None

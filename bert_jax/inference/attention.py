@@ -27,8 +27,7 @@ class Attention:
 def attention(model: Model, text: str | tuple[str, str]) -> Attention:
     """Return the attention in a row of one text or two.
 
-    Raises:
-        ValueError: the row is too long for the model, or `text` is something else.
+    Raise ValueError if the row is too long for the model, or `text` is something else.
     """
     ((*parts,),) = require_texts_or_pairs("text", [text])
     tokenizer = model.tokenizer

@@ -64,10 +64,8 @@ def settings_for(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     """Return the settings with what the model decides of them.
 
     These are how sentence pairs become vectors, and whether a text has several labels.
-
-    Raises:
-        ValueError: rows are longer than the model takes, or its files require what this
-            library does not compute.
+    Raise ValueError if rows are longer than the model takes, or its files require what
+    this library does not compute.
     """
     positions = model.config.max_position_embeddings
     rule = f"data.max_length={data.max_length} but the model has {positions} positions"

@@ -64,8 +64,7 @@ def masked_segments(
 ) -> list[tuple[list[int]]]:
     """Return the ids of each text, in which [MASK] and <mask> are the mask token.
 
-    Raises:
-        ValueError: a text, which is called by its name, holds none.
+    Raise ValueError if a text, which is called by its name, holds none.
     """
     segments = []
     for what, text in zip(names, texts, strict=True):

@@ -31,11 +31,8 @@ def locked_directory(directory: Path, option: str = "--output") -> Iterator[None
     """Make the directory of the outputs, and lock it while the block runs.
 
     If the block fails before any output, the directory is left as it was, because the
-    next call may have other options.
-
-    Raises:
-        FileExistsError: another process writes there.
-        ValueError: it is a file.
+    next call may have other options. Raise FileExistsError if another process writes
+    there, ValueError if it is a file.
     """
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"{directory} is a file; choose another {option}.")
@@ -62,10 +59,8 @@ def require_same_job(
 ) -> JsonObject:
     """Write the record of the job, or check that it is the one in the directory.
 
-    Return that in the directory, in which `INPUTS` are the marks of the files.
-
-    Raises:
-        ValueError: the directory is of another job, or holds other files.
+    Return that in the directory, in which `INPUTS` are the marks of the files. Raise
+    ValueError if the directory is of another job, or holds other files.
     """
     path = epath.Path(directory / JOB)
     remove_temporaries(directory, JOB)  # of a run that was killed just here

@@ -47,12 +47,10 @@ def read_collection(directory: Path, split: str) -> Collection:
     """Read a directory of BEIR's files.
 
     Judgements of queries or documents that the other files do not have, and queries
-    without a judgement, are left out, counted and listed in `notes`.
-
-    Raises:
-        FileNotFoundError: there is no corpus or no queries, or no judgements though
-            there are those of another split.
-        ValueError: a file is damaged, an id stands twice, or no judgement is left.
+    without a judgement, are left out, counted and listed in `notes`. Raise
+    FileNotFoundError if there is no corpus or no queries, or no judgements though there
+    are those of another split, ValueError if a file is damaged, an id stands twice, or
+    no judgement is left.
     """
     corpus = _read_texts(directory / CORPUS, ("title", "text"))
     queries = _read_texts(directory / QUERIES, ("text",))

@@ -83,9 +83,8 @@ class RowPredictor:
     def check(self, source: str, kind: str = ".jsonl") -> int:
         """Return the number of rows of a file, before any is computed.
 
-        Raises:
-            ValueError: rows cannot be used and may not be left out, or all cannot; or
-                what is copied of them does not fit into one table.
+        Raise ValueError if rows cannot be used and may not be left out, or all cannot;
+        or what is copied of them does not fit into one table.
         """
         errors, skip = RowErrors(source), self.request.skip_damaged
         entries = map(self._reader(errors), self.task.rows_to_predict(source))

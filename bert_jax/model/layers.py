@@ -51,10 +51,8 @@ def parameter(
     """Return a parameter of `module`; `init` draws it if `module` is initialized.
 
     As `module.param`, which traces `init` only to compare shapes, at every call: a
-    seventh of the time that it takes to trace a training step.
-
-    Raises:
-        ScopeParamShapeError: the parameter has another shape.
+    seventh of the time that it takes to trace a training step. Raise
+    ScopeParamShapeError if the parameter has another shape.
     """
     value: Any = module.get_variable("params", name)
     if value is None:

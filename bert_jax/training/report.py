@@ -62,8 +62,7 @@ class Report(contextlib.AbstractContextManager["Report", None]):
     def __init__(self, workdir: epath.Path, first_step: int, config: RunConfig) -> None:
         """Open the files of a run at `first_step`, and drop the lines after it.
 
-        Raises:
-            ModuleNotFoundError: the package of a logger is not installed.
+        Raise ModuleNotFoundError if the package of a logger is not installed.
         """
         for name in (METRICS, EXAMPLES):
             # A line of step 0 is of the run's start, which a new run writes again.

@@ -156,8 +156,7 @@ def require_no_other_files(workdir: epath.Path) -> None:
 def find_resume_on_all(workdir: epath.Path) -> Resume | None:
     """Call `find_resume` on the primary process, and broadcast the result.
 
-    Raises:
-        ValueError: the checkpoints or the configuration in `workdir` are damaged.
+    Raise ValueError if the checkpoints or the configuration in `workdir` are damaged.
     """
     values: JsonObject | None = None
     with raise_on_all_processes():

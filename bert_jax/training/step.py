@@ -257,8 +257,7 @@ def check_host_shard(
 ) -> None:
     """Check that one of several hosts has its shard of the batch, and not all of it.
 
-    Raises:
-        ValueError: the shards are more rows, or fewer, than `batch_size`.
+    Raise ValueError if the shards are more rows, or fewer, than `batch_size`.
     """
     rows = len(next(iter(batch.values())))
     if num_shards > 1 and rows * num_shards != batch_size:
