@@ -106,7 +106,13 @@ def check_workdir(
     changed = changes(config, resume, workdir)
     allowed = FREE_TO_CHANGE + (EXTENDABLE if extend else [])
     if refused := [change for change in changed if change["field"] not in allowed]:
-        hint = _extend_hint(refused, config, workdir)
+        hint = ""
+        if all(change["field"] in EXTENDABLE for change in refused):
+            keeps = " --keep-optimizer" if hasattr(config, "keep_optimizer") else ""
+            hint = (
+                "; to end or go on with these values, pass --extend; to start a "
+                f"separate run, --init-from {workdir}{keeps} with a new --workdir"
+            )
         record = f"or give {workdir / 'config.json'} first, which has them, "
         if any(change["field"] == "data.fingerprint" for change in refused):
             record = ""  # other examples, or rows in memory
@@ -133,21 +139,6 @@ def _describe(changed: list[JsonObject]) -> str:
     return "; ".join(
         f"{change['field']} was {change['before']!r} and is {change['now']!r}"
         for change in changed
-    )
-
-
-def _extend_hint(
-    refused: list[JsonObject], config: RunConfig, workdir: epath.Path
-) -> str:
-    """Return the remedies if only length and learning rate differ, else ""."""
-    if any(change["field"] not in EXTENDABLE for change in refused):
-        return ""
-    start = f"--init-from {workdir}"
-    if hasattr(config, "keep_optimizer"):
-        start += " --keep-optimizer"
-    return (
-        "; to end or go on with these values, pass --extend; to start a separate "
-        f"run, {start} with a new --workdir"
     )
 
 
