@@ -147,32 +147,24 @@ def finetune_runs(
             config = chosen_config(config, model, **sources)
             config, done = resolve_runs(config, root, seeds)
             names = {run["name"] for run in done}
-            runs = grid(config, seeds, sweep)
-            missing = [run for run in runs if run.name not in names]
-            models = model_hashes(config) if missing else []
+            left = [run for run in grid(config, seeds, sweep) if run.name not in names]
+            models = model_hashes(config) if left else []
         check_same_options(to_dict(config) | {"seeds": seeds, "sweep": sweep})
         shared: JsonObject = {"config": to_dict(config), "models": models}
-        if sweep and missing:
-            require_schedules(missing, root)
-        for run in missing:
+        first = left[0].config if left else config
+        schedule = first.optimizer.warmup_steps or first.optimizer.decay_steps
+        if sweep and left and (schedule or first.profile_steps):
+            # A run with fewer steps than its options say is refused before any begins.
+            cache = root / "examples"
+            prepare = functools.partial(prepare_finetuning, first, root, cache)
+            number = len(run_on_primary_first(prepare).train.tokenized)
+            for run in left:
+                with_steps(run.config, number)
+        for run in left:
             _add_run(run, done, shared, root)
     if not done:
         raise DivergedRun("No run kept finite parameters")
     return done
-
-
-def require_schedules(runs: Sequence[SweepRun], root: epath.Path) -> None:
-    """Raise ValueError if a run has fewer steps than its options say, before any run.
-
-    A collective: every process must call it.
-    """
-    first = runs[0].config
-    schedule = first.optimizer.warmup_steps or first.optimizer.decay_steps
-    if schedule or first.profile_steps:
-        prepare = functools.partial(prepare_finetuning, first, root, root / "examples")
-        number = len(run_on_primary_first(prepare).train.tokenized)
-        for run in runs:
-            with_steps(run.config, number)
 
 
 def resolve_runs(
