@@ -183,27 +183,6 @@ def resolve_run(
     return run, note
 
 
-def with_start(
-    scores: dict[str, float], start: dict[str, float], source: str
-) -> dict[str, float]:
-    """Return the scores, and as "before_NAME" the main one before the first step.
-
-    Print both, and whether the model became worse.
-    """
-    name = main_score_name(scores) if scores else ""
-    if name not in start:
-        return scores
-    before, now = start[name], scores[name]
-    lines = [f"{name} before training {before:.4f} → {now:.4f} now."]
-    if now < before:
-        lines.append(
-            f"The model became worse: use {source} as it is, or train with a smaller "
-            "--optimizer.peak-learning-rate or fewer epochs."
-        )
-    say_on_primary(lines)
-    return scores | {f"{BEFORE}{name}": before}
-
-
 def on_primary(
     function: ComputeMetrics | None,
 ) -> Callable[[Predictions], dict[str, float]] | None:
@@ -216,14 +195,28 @@ def on_primary(
 def end_scores(
     run: Run[FinetuneConfig], has_ended: bool, compute_metrics: ComputeMetrics | None
 ) -> dict[str, float]:
-    """Return the scores of the best checkpoint; those on a test file as "test_NAME"."""
+    """Return the scores of the best checkpoint; those on a test file as "test_NAME".
+
+    As "before_NAME" the main one before the first step, if parameters were not random.
+    """
     workdir, config = run.workdir, run.config
     if has_ended and fields_among(run.changed, SCORE_FIELDS):
         say_on_primary(["The validation examples have changed; they are scored."])
         scores = score_best(workdir, config.data, compute_metrics)
     else:
-        start = start_scores(workdir)
-        scores = with_start(best_scores(workdir), start, config.init_from)
+        start, scores = start_scores(workdir), best_scores(workdir)
+        name = main_score_name(scores) if scores else ""
+        if name in start:
+            before, now = start[name], scores[name]
+            lines = [f"{name} before training {before:.4f} → {now:.4f} now."]
+            if now < before:
+                lines.append(
+                    f"The model became worse: use {config.init_from} as it is, or "
+                    "train with a smaller --optimizer.peak-learning-rate or fewer "
+                    "epochs."
+                )
+            say_on_primary(lines)
+            scores |= {f"{BEFORE}{name}": before}
     if config.data.test:
         data = config.data.changed(validation=config.data.test)
         tested = score_best(workdir, data, compute_metrics)
@@ -242,9 +235,8 @@ def score_best(
     """
 
     def scores() -> dict[str, float]:
-        test = model_evaluation(
-            workdir, data.renamed, "validation", False, compute_metrics
-        )
+        part = "validation"
+        test = model_evaluation(workdir, data.renamed, part, False, compute_metrics)
         return test.scores | test.source.baseline
 
     return run_on_primary(scores)
