@@ -78,7 +78,14 @@ def with_shape_of(
     if named is None:
         named = {k: ours[k] for k in SHAPE_FIELDS if ours[k] != default[k]}
     shape = {name: source[name] for name in SHAPE_FIELDS if name in source}
-    _require_same(named, shape, config.init_from)
+    differing = {k: v for k, v in named.items() if not _agree(v, shape.get(k, v))}
+    given = ", ".join(f"{name}={value}" for name, value in differing.items())
+    theirs = ", ".join(f"{name}={shape[name]}" for name in differing)
+    require(
+        not differing,
+        f"model: {given} but {config.init_from} has {theirs}; leave the options out: a "
+        "run has the shape of the model that it starts from.",
+    )
     length = config.data.sequence_length
     positions = shape.get("max_position_embeddings", length)
     if positions < length:
@@ -93,26 +100,12 @@ def with_shape_of(
     try:
         config = config.changed(model=taken)
     except ValueError as error:
-        raise ValueError(
-            f"{config.init_from} has {values}, and the other options of the model do "
-            f"not fit that; leave them out. {error}"
-        ) from error
+        line = f"{config.init_from} has {values}, and the other options of the model "
+        raise ValueError(f"{line}do not fit that; leave them out. {error}") from error
     config.check_shape()
     if taken and where and is_primary():
         say(f"As {where}: {values}.")
     return config
-
-
-def _require_same(named: Shape, shape: Shape, source: str) -> None:
-    """Raise ValueError, with all differences, if what is named is not the shape."""
-    differing = {k: v for k, v in named.items() if not _agree(v, shape.get(k, v))}
-    given = ", ".join(f"{name}={value}" for name, value in differing.items())
-    theirs = ", ".join(f"{name}={shape[name]}" for name in differing)
-    require(
-        not differing,
-        f"model: {given} but {source} has {theirs}; leave the options out: a run has "
-        "the shape of the model that it starts from.",
-    )
 
 
 def _agree(named: object, value: object) -> bool:
