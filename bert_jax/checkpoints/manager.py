@@ -179,8 +179,14 @@ class Checkpoints:
         if any(score > -math.inf for score in scores.values()):
             kept.add(max(scores, key=lambda step: (scores[step], step)))
         for step in scores.keys() - kept:
+            path = self.directory / str(step)
+            # If interrupted, the rest does not look complete.
             with contextlib.suppress(OSError):
-                remove_step(self.directory, step)
+                if is_address(path):
+                    (path / MANIFEST).unlink(missing_ok=True)
+                else:
+                    path = path.rename(self.directory / f"{step}{REMOVED}")
+                path.rmtree()
 
     def take_messages(self) -> list[str]:
         """Return the messages about failed saves since the last call."""
@@ -230,7 +236,14 @@ class Checkpoints:
             return True
         self._failed_in_a_row += 1
         self._retry_at = time.monotonic() + self._delay()
-        self._discard(step)
+        # Its files are removed, and a new Orbax manager is opened.
+        with contextlib.suppress(Exception):
+            self._manager.close()
+        with raise_on_all_processes():
+            if is_primary():
+                with contextlib.suppress(OSError):
+                    (self.directory / str(step)).rmtree(missing_ok=True)
+        self._manager = self._open()
         message = f"The checkpoint of step {step} could not be written: {problem}"
         if self._failed_in_a_row >= self.max_failed:
             raise RuntimeError(
@@ -240,16 +253,6 @@ class Checkpoints:
         self._messages.append(f"{message} It will be tried again.")
         return False
 
-    def _discard(self, step: int) -> None:
-        """Remove the files of a failed save, and open a new Orbax manager."""
-        with contextlib.suppress(Exception):
-            self._manager.close()
-        with raise_on_all_processes():
-            if is_primary():
-                with contextlib.suppress(OSError):
-                    (self.directory / str(step)).rmtree(missing_ok=True)
-        self._manager = self._open()
-
     def close(self) -> None:
         """Wait for the last save, successful or not, and close the directory.
 
@@ -258,16 +261,6 @@ class Checkpoints:
         self._thread.shutdown()
         with contextlib.suppress(Exception):
             self._manager.close()
-
-
-def remove_step(directory: epath.Path, step: int) -> None:
-    """Remove a checkpoint; if interrupted, the rest does not look complete."""
-    path = directory / str(step)
-    if is_address(path):
-        (path / MANIFEST).unlink(missing_ok=True)
-    else:
-        path = path.rename(directory / f"{step}{REMOVED}")
-    path.rmtree()
 
 
 def describe_error(error: BaseException) -> str:
