@@ -67,7 +67,15 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
                 f"{folder / name} is missing; copy it there from the model that "
                 "training began with."
             )
-    config = _read_config(folder / CONFIG, tensors)
+    values = read_object(folder / CONFIG)
+    if absent := [name for name in SIZES if name not in values]:
+        raise ValueError(
+            f"{folder / CONFIG} lacks {', '.join(absent)}; use the complete file."
+        )
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    head, num_labels = _head(shapes)
+    named = values | {"architectures": [BERT.class_of(head)], "num_labels": num_labels}
+    config = read_bert_config(folder / CONFIG, named, shapes)
     pooler = any(name.startswith("bert/pooler/") for name in tensors)
     matches, left_over = match_tensors(
         prefix, config, tensors, names_of(config, pooler), _LIBRARY, allow_extra
@@ -83,7 +91,7 @@ def read_tf1(path: epath.Path, allow_extra: bool = False) -> Imported:
         fresh=(),
         left_over=tuple(left_over),
         sources=tuple(describe_files(folder, files)),
-        config_left_over=keys_left_over(read_object(folder / CONFIG)),
+        config_left_over=keys_left_over(values),
     )
 
 
@@ -172,17 +180,6 @@ def _open_checkpoint(prefix: epath.Path) -> tuple[list[str], dict[str, Tensor]]:
         for name, shape in shapes.items()
     }
     return files, tensors
-
-
-def _read_config(path: epath.Path, tensors: dict[str, Tensor]) -> BertConfig:
-    """Return the configuration, with the head that the tensors have."""
-    values = read_object(path)
-    if absent := [name for name in SIZES if name not in values]:
-        raise ValueError(f"{path} lacks {', '.join(absent)}; use the complete file.")
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    head, num_labels = _head(shapes)
-    values |= {"architectures": [BERT.class_of(head)], "num_labels": num_labels}
-    return read_bert_config(path, values, shapes)
 
 
 def _head(shapes: dict[str, tuple[int, ...]]) -> tuple[str, int]:
