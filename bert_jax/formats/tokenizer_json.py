@@ -55,7 +55,17 @@ def read_tokenizer_json(
         names = _role_names(content, processor, [*settings], tokens)
         separators, segments = _pair_template(processor, names)
         segments = segments and has_segment_input([*settings])
-        _check_prefix_space(content, [*settings])
+        # Both files must agree on a space before a text's first word.
+        part: JsonObject = content.get("pre_tokenizer") or {}
+        parts: list[JsonObject] = part.get("pretokenizers") or [part]
+        byte_level = [p for p in parts if "ByteLevel" in types_of(p)]
+        for wanted in (values.get("add_prefix_space") for values in settings):
+            value = byte_level[0].get("add_prefix_space") if byte_level else wanted
+            if wanted not in (None, value):
+                raise ValueError(
+                    f"add_prefix_space={wanted} in tokenizer_config.json and {value} "
+                    "here; make them the same."
+                )
         normalizer = library.normalizer
         fold = normalizer.normalize_str if normalizer is not None else str
         uncased = fold("A") == fold("a")
@@ -186,20 +196,6 @@ def _pair_template(processor: JsonObject, names: dict[str, str]) -> tuple[int, b
             f"{', '.join(map(repr, _PAIRS))} can be imported."
         )
     return _PAIRS[pair]
-
-
-def _check_prefix_space(content: JsonObject, settings: list[JsonObject]) -> None:
-    """Check that two files agree on a space before a text's first word."""
-    part: JsonObject = content.get("pre_tokenizer") or {}
-    parts: list[JsonObject] = part.get("pretokenizers") or [part]
-    byte_level = [p for p in parts if "ByteLevel" in types_of(p)]
-    for wanted in (values.get("add_prefix_space") for values in settings):
-        value = byte_level[0].get("add_prefix_space") if byte_level else wanted
-        if wanted not in (None, value):
-            raise ValueError(
-                f"add_prefix_space={wanted} in tokenizer_config.json and {value} here; "
-                "make them the same."
-            )
 
 
 def write_files(
