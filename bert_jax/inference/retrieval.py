@@ -93,7 +93,11 @@ def search_files(
     if request.model:
         rankings = search_collection(collection, request)
     else:
-        rankings, left_out = first_lists(collection, request)
+        lists, others = read_run(Path(request.run)), collection.unjudged
+        judged = {query: own for query, own in lists.items() if query not in others}
+        rankings, left_out = known_only(judged, collection.corpus, collection.queries)
+        if unjudged := [query for query in lists if query in others]:
+            left_out.append(counted(unjudged, NOT_JUDGED))
         notes += [f"{request.run}: {note}, left out." for note in left_out]
     if same := not_found_for_themselves(collection, request):
         notes.append(
@@ -135,19 +139,6 @@ def _require_options(request: SearchRequest, output: str) -> None:
             raise ValueError(f"{option} has no effect with --run; leave it out.")
     require_count("k", request.k)
     require_batch_size(request.batch_size)
-
-
-def first_lists(
-    collection: Collection, request: SearchRequest
-) -> tuple[Rankings, list[str]]:
-    """Return the lists of a run file, and a line on what is left out."""
-    lists = read_run(Path(request.run))
-    unjudged = [query for query in lists if query in collection.unjudged]
-    judged = {q: own for q, own in lists.items() if q not in collection.unjudged}
-    known, notes = known_only(judged, collection.corpus, collection.queries)
-    if unjudged:
-        notes.append(counted(unjudged, NOT_JUDGED))
-    return known, notes
 
 
 def search_collection(collection: Collection, request: SearchRequest) -> Rankings:
