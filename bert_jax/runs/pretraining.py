@@ -178,24 +178,21 @@ def pretrain(
     with locked_workdir(workdir, extend) as locked:
         run, note = resolve_run(config, dataset, locked, named_shape, hours=hours)
         scores = final_scores(run.workdir, run.config, run.resume)
-        config = run.config if scores is None else scored_config(run)
+        config = run.config
+        rows = [c["before"] for c in run.changed if c["field"] == "eval_rows"]
         if scores is None:
             with raise_on_all_processes():
                 open_dataset(config.data.path, verify=True, once=True)
-            _say_first(note, run.config, dataset)
+            _say_first(note, config, dataset)
             scores = fit_run(run, callbacks)
+        elif rows:
+            if is_primary():
+                say(f"The run has ended, and its scores are of eval_rows={rows[0]}.")
+            config = config.changed(eval_rows=rows[0])
         drop_optimizer_states(run.workdir, run.config)
     if not scores:
         return scores
     return scores | run_on_primary(lambda: unigram_baseline(config, dataset))
-
-
-def scored_config(run: Run[PretrainConfig]) -> PretrainConfig:
-    """Return the configuration of the scores of a run that has ended."""
-    rows = [c["before"] for c in run.changed if c["field"] == "eval_rows"]
-    if rows and is_primary():
-        say(f"The run has ended, and its scores are of eval_rows={rows[0]}.")
-    return run.config.changed(eval_rows=rows[0]) if rows else run.config
 
 
 def resolve_run(
