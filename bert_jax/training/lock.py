@@ -189,17 +189,15 @@ class RunLock:
             # A failing file system does not end the run; `check` does.
             with contextlib.suppress(Exception):
                 owner = self._read()
-                if owner is None or self._owns(owner):
-                    self._renewals += 1
-                    self._replace()
-
-    def _replace(self) -> None:
-        if is_address(self._path):
-            self._path.write_text(self._content())
-            return
-        temporary = self._path.with_name(f"{LOCK}.{self._owner['token']}")
-        temporary.write_text(self._content())
-        temporary.replace(self._path)
+                if owner is not None and not self._owns(owner):
+                    continue
+                self._renewals += 1
+                if is_address(self._path):
+                    self._path.write_text(self._content())
+                else:
+                    temporary = self._path.with_name(f"{LOCK}.{self._owner['token']}")
+                    temporary.write_text(self._content())
+                    temporary.replace(self._path)
 
     def check(self) -> None:
         """Raise RuntimeError if another run has taken over the workdir."""
