@@ -103,7 +103,12 @@ class _TrainingRun:
         if self._step:
             self._report.say(f"Resuming from the checkpoint at step {self._step}.")
         profile = stack.enter_context(Profile(config, run.workdir, self._step))
-        self._make_steps(profile)
+        # The first calls of both compile them.
+        step = profile.wrap(with_fixed_params(run.train_step(), self._fixed_params))
+        waiting = self._report.waiting
+        self._train_step = announce_compilation(step, "the training step", waiting)
+        evaluation = run.eval_step()
+        self._eval_step = announce_compilation(evaluation, "the evaluation", waiting)
         self._signals = stack.enter_context(faults.StopSignals())
         self._async_max = AsyncMax()
         _, num_shards = host_shard(mesh, jax.process_index())
@@ -111,15 +116,6 @@ class _TrainingRun:
         sums = run.resume and run.resume.interval
         self._interval = Interval.resumed(task.objective, sums, task.weights)
         self._best = BestScore()
-
-    def _make_steps(self, profile: Profile) -> None:
-        """Make the training step and the evaluation, which first calls compile."""
-        step = with_fixed_params(self._run.train_step(), self._fixed_params)
-        step = profile.wrap(step)
-        waiting = self._report.waiting
-        self._train_step = announce_compilation(step, "the training step", waiting)
-        eval_step = self._run.eval_step()
-        self._eval_step = announce_compilation(eval_step, "the evaluation", waiting)
 
     def has_trained(self) -> bool:
         """Whether the first step has ended."""
