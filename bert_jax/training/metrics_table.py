@@ -55,7 +55,20 @@ class MetricsTable:
             for heading, kind in [_FORMATS.get(name, (name, ".4f"))]
         }
         size = max(2 * len(str(self._num_steps)) + 1, len("step"))
-        columns = self._fitted(split, cells, size + len(GAP) + 10 + len(note))
+        # Columns keep the widths of earlier rows; if one changes, the headings are due.
+        # Those that do not fit are left out; the first always fits.
+        before, columns = self._columns.get(split, {}), dict[str, int]()
+        used = size + len(GAP) + 10 + len(note) + len(GAP + _MORE)
+        left = shutil.get_terminal_size().columns - 1 - used
+        for name, cell in cells.items():
+            own = max(_LEAST_WIDTH, width(name), len(cell), before.get(name, 0))
+            left -= len(GAP) + own
+            if left < 0 and columns and name not in before:
+                break
+            columns[name] = own
+        if columns != before:
+            self._columns[split] = columns
+            self._rows_since.pop(split, None)
 
         def row(step: str, cells: Mapping[str, str], *after: str) -> str:
             parts = [padded(step, size, False), padded(split, 10, True)]
@@ -69,23 +82,3 @@ class MetricsTable:
             more = [_MORE] * (len(columns) < len(cells))
             yield row("step", {name: name for name in columns}, *more)
         yield row(f"{step}/{self._num_steps}", cells, *filter(None, [note]))
-
-    def _fitted(
-        self, split: str, cells: Mapping[str, str], used: int
-    ) -> dict[str, int]:
-        """Return the columns that fit beside `used` cells; the first always does.
-
-        They keep the widths of earlier rows; if one changes, the headings are due.
-        """
-        before, columns = self._columns.get(split, {}), dict[str, int]()
-        left = shutil.get_terminal_size().columns - 1 - used - len(GAP + _MORE)
-        for name, cell in cells.items():
-            size = max(_LEAST_WIDTH, width(name), len(cell), before.get(name, 0))
-            left -= len(GAP) + size
-            if left < 0 and columns and name not in before:
-                break
-            columns[name] = size
-        if columns != before:
-            self._columns[split] = columns
-            self._rows_since.pop(split, None)
-        return columns
