@@ -15,11 +15,7 @@ from bert_jax.checkpoints.steps import (
     read_config,
 )
 from bert_jax.config.files import HISTORY
-from bert_jax.distributed.collectives import (
-    broadcast_from_primary,
-    is_primary,
-    raise_on_all_processes,
-)
+from bert_jax.distributed.collectives import run_on_primary
 from bert_jax.storage.files import JsonObject, read_json_object
 from bert_jax.storage.manifest import (
     MANIFEST,
@@ -158,12 +154,13 @@ def find_resume_on_all(workdir: epath.Path) -> Resume | None:
 
     Raise ValueError if the checkpoints or the configuration in `workdir` are damaged.
     """
-    values: JsonObject | None = None
-    with raise_on_all_processes():
-        if is_primary() and (resume := find_resume(workdir)) is not None:
-            values = dataclasses.asdict(resume)
-    values = broadcast_from_primary(values)
-    return None if values is None else Resume(**values)
+
+    def values() -> JsonObject | None:
+        resume = find_resume(workdir)
+        return None if resume is None else dataclasses.asdict(resume)
+
+    on_all = run_on_primary(values)
+    return None if on_all is None else Resume(**on_all)
 
 
 def clear_newer_steps(workdir: epath.Path, resume: Resume | None) -> None:
