@@ -60,12 +60,8 @@ def restore_step(
 ) -> tuple[Params, PyTree]:
     """Restore the parameters and the rest of the training state of a checkpoint.
 
-    Args:
-        params: shapes, dtypes and shardings of the parameters.
-        rest: the same of the rest of the training state.
-
-    Raises:
-        ValueError: a shape or dtype differs, or a leaf is missing or unexpected.
+    `params` and `rest` are shapes, dtypes and shardings. Raise ValueError if a shape or
+    dtype differs, or a leaf is missing or unexpected.
     """
     restored = _restore_item(step_directory / "state", params)
     return restored, _restore_item(step_directory / OPTIMIZER, rest)

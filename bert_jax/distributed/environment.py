@@ -64,15 +64,10 @@ def configure_jax(
 ) -> None:
     """Set in `environment` and in JAX what training needs; keep what is already set.
 
-    Call it before JAX starts its backend.
-
-    Args:
-        environment: the variables of this process.
-        deterministic: make GPU runs bit-reproducible, at the cost of speed.
-        compilation_cache: keep compiled programs on disk for the next start.
-
-    Raises:
-        ValueError: `deterministic` comes too late, or XLA_FLAGS says the opposite.
+    Call it before JAX starts its backend. With `deterministic`, GPU runs are
+    bit-reproducible, at the cost of speed; with `compilation_cache`, compiled programs
+    are kept on disk for the next start. Raise ValueError if `deterministic` comes too
+    late, or XLA_FLAGS says the opposite.
     """
     if deterministic:
         make_deterministic(environment)

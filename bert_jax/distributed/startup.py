@@ -109,20 +109,12 @@ def start(
     """Connect to the other processes of the run, if `environment` names any.
 
     Call it before any device is used; a second call is a no-op. On CPUs, collectives
-    use gloo, JAX's default.
+    use gloo, JAX's default. All processes must connect within the timeout, in seconds.
+    If the devices are then not opened within the same time, the process ends with exit
+    code 1. Return whether this is the primary process.
 
-    Args:
-        initialization_timeout: seconds within which all processes must connect. If
-            the devices are then not opened within the same time, the process ends
-            with exit code 1.
-
-    Returns:
-        Whether this is the primary process, the one that writes files and prints.
-
-    Raises:
-        ValueError: the variables or the timeout are invalid, or processes have
-            different numbers of devices.
-        RuntimeError: the other processes cannot be reached.
+    Raise ValueError if the variables or the timeout are invalid, or processes have
+    different numbers of devices, RuntimeError if the others cannot be reached.
     """
     if not 1 <= initialization_timeout <= _MAX_INITIALIZATION_TIMEOUT:
         raise ValueError(

@@ -37,9 +37,8 @@ def fold_tables(
 ) -> tuple[dict[str, Tensor], list[str]]:
     """Change the tables to BERT's; return the rows put aside, and a line for each.
 
-    Args:
-        first: the row of the first position; those before it are dropped.
-        has_segments: if not, the only segment's row is kept, or made of `width` zeros.
+    Rows before `first`, that of the first position, are dropped. Unless `has_segments`,
+    the only segment's row is kept, or made of `width` zeros.
     """
     unused: dict[str, Tensor] = {}
     notes: list[str] = []

@@ -77,8 +77,7 @@ def _encoder_names(config: BertConfig) -> Iterator[Name]:
 def names_of(config: BertConfig, pooler: bool = True) -> list[Name]:
     """Return the names of every parameter of a model with `config.head`.
 
-    Args:
-        pooler: whether the model has a pooler, if the head does not determine it.
+    With `pooler`, the model has a pooler, if the head does not determine it.
     """
     head, width = config.head, config.hidden_size
     names = list(_encoder_names(config))

@@ -46,9 +46,8 @@ def attention(model: Model, text: str | tuple[str, str]) -> Attention:
 def head_statistics(attention: Attention) -> dict[str, Float[np.ndarray, "L N"]]:
     """Return what Clark et al. (2019, §3) measure of a head, as means over the tokens.
 
-    Returns:
-        The fractions of attention to [SEP], to the token itself, to the one before and
-        to the one after; and the entropy of the attention, in nats.
+    These are the fractions of attention to [SEP], to the token itself, to the one
+    before and to the one after; and the entropy of the attention, in nats.
     """
     probabilities = attention.probabilities
     num_tokens = probabilities.shape[-1]

@@ -74,17 +74,11 @@ class SearchRequest:
 def search_files(
     request: SearchRequest, output: str = ""
 ) -> tuple[dict[str, float], list[str]]:
-    """Search, and write the lists that were found.
+    """Search, and write the lists that were found to `output`, unless it is empty.
 
-    Args:
-        output: run file of TREC's form to write; empty: none.
-
-    Returns:
-        The scores ({} without judgements), and notes on what the files lack.
-
-    Raises:
-        FileNotFoundError: a file or a model is missing.
-        ValueError: a file is damaged, or a model is of another kind.
+    That is a run file of TREC's form. Return the scores ({} without judgements), and
+    notes on what the files lack. Raise FileNotFoundError if a file or a model is
+    missing, ValueError if a file is damaged, or a model is of another kind.
     """
     _require_options(request, output)
     reranker = _load_reranker(request.reranker) if request.reranker else None

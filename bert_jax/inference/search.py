@@ -75,12 +75,8 @@ def nearest(
     """Return the k vectors of the corpus that are nearest to each query.
 
     The corpus may be a memory map: `block` of its vectors, or k, are on the device.
-
-    Args:
-        progress: print how far it is, if it takes longer than a second.
-
-    Raises:
-        ValueError: the vectors are not equally long, or one holds NaN or infinity.
+    With `progress`, print how far it is, if it takes longer than a second. Raise
+    ValueError if the vectors are not equally long, or one holds NaN or infinity.
     """
     require_same_width({"queries": queries.shape[1], "corpus": corpus.shape[1]})
     queries = _finite("queries", queries)

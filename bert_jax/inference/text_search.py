@@ -42,12 +42,9 @@ def text_search_lines(
 ) -> Iterator[str]:
     """Yield for each query the query, and its nearest texts: similarity, row, text.
 
-    Raise FileNotFoundError without a model, ValueError where `Predictor.search` does.
-
-    Args:
-        model: a path or a name.
-        texts: the texts to search, by the numbers of their rows.
-        prompts: of the queries and of the texts; None: the model's.
+    `texts` are by the numbers of their rows; the prompts are of the queries and of the
+    texts, None: the model's. Raise FileNotFoundError without a model, ValueError where
+    `Predictor.search` does.
     """
     bert = load(model)
     bert.embedding = with_cut(bert.embedding, bert.config)

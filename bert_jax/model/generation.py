@@ -87,15 +87,10 @@ def generate(
 ) -> tuple[Int[Array, " S"], Int[Array, ""]]:
     """Continue a prompt; return all tokens, and their number.
 
-    The number of steps is that of the tokens, not of the buffer's places: one program
-    serves prompts and continuations of every length.
-
-    Args:
-        tokens: the prompt, [CLS] first, at the start of a buffer of S places.
-        end: the largest number of tokens, at most S.
-        allowed: which tokens may be generated.
-        stop_id: the token after which nothing is generated.
-        key: each position draws by a key folded from it.
+    The prompt, [CLS] first, is at the start of a buffer of S places. The number of
+    steps is that of the tokens, `end` at most, not of the buffer's places: one program
+    serves prompts and continuations of every length. Tokens that are `allowed` are
+    generated, none after `stop_id`; each position draws by a key folded from `key`.
     """
 
     def goes_on(state: tuple[Any, ...]) -> Bool[Array, ""]:

@@ -94,8 +94,7 @@ class Dense(nn.Module):
     ) -> Float[Array, "*shape F"]:
         """Return the product of `inputs` with the kernel, plus the bias.
 
-        Args:
-            after: gather a sharded kernel once this is computed; None: `inputs`.
+        A sharded kernel is gathered once `after` is computed; None: `inputs`.
         """
         c, shape = self.config, (inputs.shape[-1], self.features)
         kernel: Any = self.get_variable("params", "kernel")

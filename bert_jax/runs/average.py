@@ -30,17 +30,13 @@ def average(source: str, steps: Sequence[int], output: epath.Path) -> str:
 
     Each parameter is the arithmetic mean of its values, in float64, rounded once to
     float32. Besides these sums one model is in memory. Configuration and tokenizer are
-    those of the last of the steps. `conversion.json` lists the files of each source.
+    those of the last of the steps, whose order has no effect. `conversion.json` lists
+    the files of each source.
 
-    Args:
-        source: the workdir of the run.
-        steps: the steps of its checkpoints, in any order, which has no effect.
-
-    Raises:
-        FileNotFoundError: `source` is no workdir, or lacks one of the checkpoints.
-        FileExistsError: `output` exists and is not an empty directory.
-        ValueError: there are fewer than two steps, one is given twice, a checkpoint is
-            damaged, or they are of different models.
+    Raise FileNotFoundError if `source` is no workdir, or lacks one of the checkpoints,
+    FileExistsError if `output` exists and is not an empty directory, ValueError if
+    there are fewer than two steps, one is given twice, a checkpoint is damaged, or they
+    are of different models.
     """
     require_new(output)
     steps = sorted(steps)

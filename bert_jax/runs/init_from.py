@@ -62,17 +62,11 @@ def with_shape_of(
 ) -> PretrainConfig:
     """Return the configuration with the source's shape, all of it.
 
-    `attention` may differ: a causal LM may start from a masked one, and the reverse.
-
-    Args:
-        source: the fields of its model.
-        where: its name, for a line that says what was taken; empty: no line.
-        named: options of the shape on the command line; None: there is none, and
-            fields of the configuration count that differ from their defaults.
-
-    Raises:
-        ValueError: what is named differs from the source, or the source's shape does
-            not fit the rows.
+    `source` has the fields of its model. `attention` may differ: a causal LM may start
+    from a masked one, and the reverse. A line says what was taken of `where`, unless
+    that is empty. `named` are options of the shape on the command line; with None,
+    fields of the configuration count that differ from their defaults. Raise ValueError
+    if they differ from the source, or the source's shape does not fit the rows.
     """
     ours, default = vars(config.model), vars(BertConfig())
     if named is None:

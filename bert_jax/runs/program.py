@@ -53,9 +53,8 @@ def collectives(program: str) -> dict[str, tuple[int, int]]:
 def _result_sizes(shapes: str, kind: str) -> list[int]:
     """Return the bytes of each result of a collective.
 
-    Args:
-        shapes: as in `(f32[8,128]{1,0}, bf16[])`. Those of an asynchronous start are
-            the operands and then the results, but for an all-reduce.
+    Shapes are as in `(f32[8,128]{1,0}, bf16[])`. Those of an asynchronous start are the
+    operands and then the results, but for an all-reduce.
     """
     arrays = []
     for dtype, sizes in re.findall(r"\b([a-z]+\d*)\[([\d,]*)\]", shapes):

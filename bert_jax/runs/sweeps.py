@@ -172,8 +172,7 @@ def resolve_runs(
 ) -> tuple[FinetuneConfig, list[JsonObject]]:
     """Return the configuration with what its runs share, and those that are done.
 
-    Raises:
-        ValueError: `root` holds other runs or other files, or there are fewer seeds.
+    Raise ValueError if `root` holds other runs or other files, or a seed is too large.
     """
     last = config.seed + seeds - 1
     require(
