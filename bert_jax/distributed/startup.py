@@ -208,7 +208,6 @@ def _connect(arguments: dict[str, Any], timeout: int) -> None:
 
 
 def _waiting_for(arguments: dict[str, Any]) -> str:
-    """What this process is waiting for, as a line for the user."""
     if not arguments:
         return "waiting for the other processes that JAX finds by itself"
     address, process = arguments["coordinator_address"], arguments["process_id"]

@@ -131,7 +131,6 @@ def _get(entry: object, name: str) -> Any:
 
 
 def _checked(path: epath.Path, token: object, i: object, entry: object = None) -> str:
-    """Return the token; raise ValueError if it or the id is invalid."""
     is_id = type(i) is int and 0 <= i < 1 << 31
     if not isinstance(token, str) or not is_text(token) or not is_id:
         raise _malformed(path, {token: i} if entry is None else entry)

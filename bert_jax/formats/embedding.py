@@ -143,7 +143,6 @@ def _embedding_of(
 
 
 def _prompts(general: JsonObject, path: epath.Path) -> dict[str, str]:
-    """Return the prompts by name; raise ValueError if the default is none of them."""
     prompts = general.get("prompts") or {}
     texts = prompts.values() if isinstance(prompts, dict) else [prompts]
     if not all(isinstance(text, str) for text in texts):

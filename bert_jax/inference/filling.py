@@ -63,7 +63,6 @@ def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:
 
 
 def _shown(text: str, masks: list[list[tuple[str, float]]]) -> str:
-    """Return the text, and a line for each of its masks."""
     lines = [text]
     for number, mask in enumerate(masks, 1):
         which = f"{number}. " if len(masks) > 1 else ""

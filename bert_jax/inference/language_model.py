@@ -206,7 +206,6 @@ def generated_text(
 def _log_likelihoods(
     config: BertConfig, params: Params, batch: DeviceBatch
 ) -> Float[Array, " B"]:
-    """Return each row's log probability by a causal model."""
     inputs = inputs_of_tokenized(batch)
     hidden = compute(config, params, "__call__", inputs)
     # The tokens after [CLS], without the last one, [SEP].

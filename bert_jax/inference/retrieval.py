@@ -115,7 +115,6 @@ def search_files(
 
 
 def _require_options(request: SearchRequest, output: str) -> None:
-    """Raise ValueError unless the options fit together."""
     if output:
         require_output_file(Path(output), *RUN_SUFFIXES)
     if bool(request.model) == bool(request.run):
@@ -237,7 +236,6 @@ def rerank(
 
 
 def _load_reranker(path: str) -> Model:
-    """Load a cross-encoder; raise ValueError if the model is none."""
     model = load_pretrained(path).in_target_units().placed()
     config = model.config
     is_single = model.data is not None and model.data.num_texts == 1

@@ -184,7 +184,6 @@ def _fields(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read_texts(path: Path, columns: Iterable[str]) -> dict[str, str]:
-    """Return the texts of a file of JSON lines by their `_id`."""
     require_file(path, "name a directory with corpus.jsonl and queries.jsonl.")
     texts: dict[str, str] = {}
     for row in undamaged(source_rows(str(path))):

@@ -148,7 +148,6 @@ def _prepare(
 def _compare(
     prepared: Float[Array, "A D"], vectors: Float[Array, "B D"], similarity: Similarity
 ) -> Float[Array, "A B"]:
-    """Return the similarities of prepared vectors to others."""
     others = _prepare(vectors, similarity)
     # On accelerators the default precision of a product is lower than float32.
     return jnp.einsum("AD,BD->AB", prepared, others, precision="highest")

@@ -106,7 +106,6 @@ def read_run_config(source: str | os.PathLike[str], step: int) -> RunConfig:
 
 
 def _saved_config(workdir: epath.Path, step: int) -> PretrainConfig | FinetuneConfig:
-    """Return the configuration that a checkpoint was saved with."""
     checkpoint = checkpoint_of_step(workdir, step)
     values = read_config(checkpoint)
     if "masking" in values:

@@ -67,7 +67,6 @@ class CsvTable(Logger):
     name = "csv"
 
     def __init__(self, folder: epath.Path) -> None:
-        """Take the directory of `metrics.jsonl`."""
         self._folder = folder
 
     def write(self, step: int, split: str, scalars: Mapping[str, float]) -> None:

@@ -164,7 +164,6 @@ class _TrainingRun:
         return faults.finite_scores(scores, self._step)
 
     def _batches(self) -> Iterator[DeviceBatch]:
-        """Return the batches of the steps that are left."""
         task, step, num_steps = self._task, self._step, self._config.num_steps
         if step < num_steps:
             params = self._state.params | self._fixed_params
@@ -215,7 +214,6 @@ class _TrainingRun:
             self._save(must_succeed=True)
 
     def _train_on(self, batch: DeviceBatch) -> None:
-        """Do a step, and log it if that is due."""
         # Only starts the step: the host goes on to the next batch meanwhile. The old
         # state's memory is donated, and must not be used again.
         self._state, scalars, sums = self._train_step(self._state, batch)

@@ -78,7 +78,6 @@ def read_metrics(path: epath.Path) -> tuple[list[MetricsLine], int]:
 
 
 def _metrics_line(text: str) -> MetricsLine | None:
-    """Parse a line; None if it is damaged."""
     with contextlib.suppress(
         ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError
     ):
