@@ -7,7 +7,6 @@ classifier. Each is converted when its files are read or written; the model is B
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping
 
 from bert_jax.config.checks import quoted
@@ -114,19 +113,6 @@ class FamilyFormat:
         if type(positions) is int and (first := self.first_position(values)):
             values["max_position_embeddings"] = positions - first
         return values
-
-    def with_own_keys(self, message: str) -> str:
-        """Return a message about BERT's keys with the family's names of them."""
-        for berts, theirs in self.config_keys.items():
-            message = re.sub(rf"\b{berts}\b", theirs, message)
-        return message
-
-    @property
-    def known_keys(self) -> set[str]:
-        """The keys of config.json that only this family has, and an import reads."""
-        of_heads = {key for values in self.only.values() for key in values}
-        padding = {"pad_token_id"} if self.positions_after_padding else set()
-        return {*self.config_keys.values(), *self.required, *of_heads, *padding}
 
     def class_of(self, head: str) -> str:
         """Return the name of transformers' class of a head; empty: there is none."""

@@ -68,7 +68,10 @@ def read_bert_config(
     try:
         config = _bert_config(family, values, shapes)
     except ValueError as error:
-        raise ValueError(f"{path}: {family.with_own_keys(str(error))}") from error
+        message = str(error)
+        for berts, theirs in family.config_keys.items():
+            message = re.sub(rf"\b{berts}\b", theirs, message)
+        raise ValueError(f"{path}: {message}") from error
     # The names of all parameters are listed later: not of a billion layers.
     layers = {match[1] for match in map(_LAYER.match, shapes) if match}
     if len(layers) != config.num_hidden_layers:
@@ -155,7 +158,10 @@ def keys_left_over(values: JsonObject) -> JsonObject:
     `classifier_dropout`.
     """
     family = family_of(values)
-    known = (KNOWN_KEYS | family.known_keys) - family.fixed.keys()
+    known = KNOWN_KEYS.union(family.config_keys.values(), family.required)
+    known |= {key for only in family.only.values() for key in only}
+    known |= {"pad_token_id"} if family.positions_after_padding else set()
+    known -= family.fixed.keys()
     return {
         name: value
         for name, value in values.items()
