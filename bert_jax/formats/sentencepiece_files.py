@@ -73,8 +73,7 @@ def write_sentencepiece(
     charsmap, types = read_model(tokenizer.files[MODEL])
     strings = probe_strings(tokenizer)
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
-    model = _unigram if tokenizer.kind == "unigram" else _bpe
-    library = HuggingFaceTokenizer(model(tokenizer, tokens, types))
+    library = HuggingFaceTokenizer(_model(tokenizer, tokens, types))
     library.pre_tokenizer = pre_tokenizers.Metaspace(
         replacement=_SPACE, prepend_scheme="first", split=False
     )
@@ -155,22 +154,18 @@ def _normalizers(charsmap: bytes) -> Iterator[normalizers.Normalizer]:
     yield normalizers.Sequence([rules, *spaces])
 
 
-def _unigram(
-    tokenizer: Tokenizer, tokens: list[str], types: list[int]
-) -> models.Unigram:
-    import sentencepiece
+def _model(tokenizer: Tokenizer, tokens: list[str], types: list[int]) -> models.Model:
+    if tokenizer.kind == "unigram":
+        import sentencepiece
 
-    processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(tokenizer.files[MODEL])
-    scores = np.array([processor.get_score(i) for i in range(len(tokens))])
-    # A special token must not be read in a text, so its score is below any path's.
-    scores[np.not_equal(types, _NORMAL)] = 100 * scores.min() - 1000
-    scored = list(zip(tokens, scores.tolist(), strict=True))
-    return models.Unigram(scored, unk_id=tokenizer.unk_id, byte_fallback=False)
-
-
-def _bpe(tokenizer: Tokenizer, tokens: list[str], types: list[int]) -> models.BPE:
-    """Return a BPE model that merges any two pieces to a third, lowest ids first."""
+        processor = sentencepiece.SentencePieceProcessor()
+        processor.LoadFromSerializedProto(tokenizer.files[MODEL])
+        scores = np.array([processor.get_score(i) for i in range(len(tokens))])
+        # A special token must not be read in a text, so its score is below any path's.
+        scores[np.not_equal(types, _NORMAL)] = 100 * scores.min() - 1000
+        scored = list(zip(tokens, scores.tolist(), strict=True))
+        return models.Unigram(scored, unk_id=tokenizer.unk_id, byte_fallback=False)
+    # Any two pieces are merged to a third, lowest ids first.
     ids = {token: i for i, token in enumerate(tokens)}
     normal = {t for t, kind in zip(tokens, types, strict=True) if kind == _NORMAL}
     merges = [
