@@ -111,12 +111,8 @@ class LoweredStep:
         """A hash of the program: a compiler makes the same of equal ones."""
         return hashlib.sha256(self.lowered.as_text().encode()).hexdigest()
 
-    def compile(self, options: dict[str, Any]) -> Estimate:
-        """Compile it with options of the compiler; return its figures."""
-        return self.program(options)[1]
-
-    def program(self, options: dict[str, Any]) -> tuple[Any, Estimate]:
-        """Return the compiled step, None if it is refused, and its figures."""
+    def compile(self, options: dict[str, Any]) -> tuple[Any, Estimate]:
+        """Return the step, compiled with options, None if refused, and its figures."""
         start, compiled, total = time.monotonic(), None, 0
         try:
             compiled = self.lowered.compile(compiler_options=options)
@@ -190,7 +186,8 @@ def estimate(run: Run[RunConfig], batch: Batch, topology: str = "") -> Estimate:
     time of a step with kernels of our own.
     """
     on_cpu = run.mesh.devices.flat[0].platform == "cpu"
-    return lower_step(run, batch, topology).compile(_UNOPTIMIZED if on_cpu else {})
+    lowered = lower_step(run, batch, topology)
+    return lowered.compile(_UNOPTIMIZED if on_cpu else {})[1]
 
 
 def _cycles(program: str, kernels: KernelSchedule) -> dict[str, int]:

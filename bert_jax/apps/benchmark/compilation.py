@@ -80,7 +80,7 @@ def compile_step(
     }
     if kept and same.items() <= kept.items():
         return kept
-    step = lowered.compile({})
+    _, step = lowered.compile({})
     figures: Figures = same | {
         "device": devices[0].device_kind,
         "devices": lowered.num_devices,

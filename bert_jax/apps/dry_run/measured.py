@@ -92,7 +92,7 @@ def measure(
     The parameters are random, and are dropped. No step is taken if it needs more than
     `free` bytes of each device.
     """
-    program, step = lower_step(run, batch).program({})
+    program, step = lower_step(run, batch).compile({})
     if not step.fits(free):
         return step, []
     state, rows = run.draw_state(), to_global_arrays(batch, run.mesh)
