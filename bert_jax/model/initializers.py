@@ -63,9 +63,9 @@ def local(config: BertConfig, flat: Flat) -> Flat:
     at most four such heads. All else begins as DeepNorm's.
     """
     flat = _with_waves(config, deepnorm(config, flat))
-    for head, offset in enumerate(OFFSETS[config.attention]):
-        if head < config.num_attention_heads:
-            _look_at_neighbour(config, flat, 0, head, offset)
+    offsets = OFFSETS[config.attention][: config.num_attention_heads]
+    for head, offset in enumerate(offsets):
+        _look_at_neighbour(config, flat, 0, head, offset)
     return flat
 
 
@@ -131,7 +131,7 @@ def _look_at_neighbour(
     for name, columns_of_head in (("query", turned), ("key", np.eye(columns))):
         kernel = jnp.zeros((config.hidden_size, _head_width(config)))
         kernel = kernel.at[:columns, :columns].set(gain * columns_of_head)
-        _set_head(flat, _kernel(layer, name), head, kernel)
+        _set_head(flat, layer, name, head, kernel)
 
 
 def _look_for_itself(config: BertConfig, flat: Flat, head: int) -> None:
@@ -145,9 +145,9 @@ def _look_for_itself(config: BertConfig, flat: Flat, head: int) -> None:
     """
     size, width = config.hidden_size, _head_width(config)
     num_tokens = width // 2 - 1
-    segments = flat[SEGMENTS]
-    first = head * width
-    drawn = flat[_kernel(0, "query")][:, first : first + num_tokens].T
+    segments, first = flat[SEGMENTS], head * width
+    queries = flat["encoder", "layer_0", "attention", "query", "kernel"]
+    drawn = queries[:, first : first + num_tokens].T
     rows = jnp.stack([segments[0] - segments[1], segments[0] + segments[1], *drawn])
     basis = jnp.linalg.qr(rows.at[:, :width].set(0.0).T)[0]
     tokens = _gain(config, SHARPNESS, num_tokens / 3) * basis[:, 2:]
@@ -163,17 +163,14 @@ def _look_for_itself(config: BertConfig, flat: Flat, head: int) -> None:
         kernel = kernel.at[:, num_tokens].set(sign * segment)
         places = num_tokens + 1 + np.arange(len(chosen))
         kernel = kernel.at[chosen, places].set(sign * wave)
-        _set_head(flat, _kernel(0, name), head, kernel)
-
-
-def _kernel(layer: int, name: str) -> tuple[str, ...]:
-    return "encoder", f"layer_{layer}", "attention", name, "kernel"
+        _set_head(flat, 0, name, head, kernel)
 
 
 def _set_head(
-    flat: Flat, path: tuple[str, ...], head: int, kernel: Float[Array, "D H"]
+    flat: Flat, layer: int, name: str, head: int, kernel: Float[Array, "D H"]
 ) -> None:
     """Set the columns of a head in the kernel of queries or keys."""
+    path = "encoder", f"layer_{layer}", "attention", name, "kernel"
     first = head * kernel.shape[1]
     columns = slice(first, first + kernel.shape[1])
     flat[path] = flat[path].at[:, columns].set(kernel.astype(flat[path].dtype))
