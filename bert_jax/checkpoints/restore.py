@@ -48,13 +48,6 @@ def require_same_shapes(item: epath.Path, wanted: PyTree) -> None:
         )
 
 
-def _restore_item(item: epath.Path, wanted: PyTree) -> PyTree:
-    require_same_shapes(item, wanted)
-    return ocp.StandardCheckpointHandler().restore(
-        absolute(item), args=ocp.args.StandardRestore(wanted)
-    )
-
-
 def restore_step(
     step_directory: epath.Path, params: Params, rest: PyTree
 ) -> tuple[Params, PyTree]:
@@ -63,8 +56,12 @@ def restore_step(
     `params` and `rest` are shapes, dtypes and shardings. Raise ValueError if a shape or
     dtype differs, or a leaf is missing or unexpected.
     """
-    restored = _restore_item(step_directory / "state", params)
-    return restored, _restore_item(step_directory / OPTIMIZER, rest)
+    restored = []
+    for name, wanted in (("state", params), (OPTIMIZER, rest)):
+        require_same_shapes(step_directory / name, wanted)
+        item, args = absolute(step_directory / name), ocp.args.StandardRestore(wanted)
+        restored.append(ocp.StandardCheckpointHandler().restore(item, args=args))
+    return restored[0], restored[1]
 
 
 def read_params(step_directory: epath.Path) -> Params:
