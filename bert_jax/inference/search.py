@@ -61,7 +61,8 @@ def similarities(
     """
     require_same_width({"a": first.shape[1], "b": second.shape[1]})
     a, b = jax.device_put((_finite("a", first), _finite("b", second)))
-    return np.asarray(_compare(_prepare(a, similarity), b, similarity))
+    a = unit(a) if similarity == "cosine" else a
+    return np.asarray(_compare(a, b, similarity))
 
 
 def nearest(
@@ -85,10 +86,9 @@ def nearest(
         queries = np.pad(queries, ((0, -num_queries % _QUERIES), (0, 0)))
     # Small corpora share few shapes, so that few programs are compiled.
     block = max(k, min(block, 1 << max(len(corpus) - 1, k, 1).bit_length()))
-    parts = [
-        _prepare(jax.device_put(queries[i : i + _QUERIES]), similarity)
-        for i in range(0, num_queries, _QUERIES)
-    ]
+    starts = range(0, num_queries, _QUERIES)
+    parts = [jax.device_put(queries[i : i + _QUERIES]) for i in starts]
+    parts = list(map(unit, parts)) if similarity == "cosine" else parts
     best: list[Best] = [
         (jnp.full((len(part), k), -jnp.inf), jnp.zeros((len(part), k), jnp.int32))
         for part in parts
@@ -137,18 +137,11 @@ def _finite(
     return vectors
 
 
-def _prepare(
-    vectors: Float[Array, "B D"], similarity: Similarity
-) -> Float[Array, "B D"]:
-    """Return the vectors whose dot product is the similarity."""
-    return unit(vectors) if similarity == "cosine" else vectors
-
-
 @functools.partial(jax.jit, static_argnames="similarity")
 def _compare(
     prepared: Float[Array, "A D"], vectors: Float[Array, "B D"], similarity: Similarity
 ) -> Float[Array, "A B"]:
-    others = _prepare(vectors, similarity)
+    others = unit(vectors) if similarity == "cosine" else vectors
     # On accelerators the default precision of a product is lower than float32.
     return jnp.einsum("AD,BD->AB", prepared, others, precision="highest")
 
