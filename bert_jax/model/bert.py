@@ -84,9 +84,8 @@ class Bert(nn.Module):
             gathered = hidden[:, :-1]
         else:
             gathered = gather_positions(hidden, predicted)
-        scores: Float[Array, "B P V"] = self.masked_lm(
-            gathered, self.encoder.token_table()
-        )
+        table = self.encoder.token_table()
+        scores: Float[Array, "B P V"] = self.masked_lm(gathered, table)
         return scores
 
     def token_scores(
@@ -110,23 +109,21 @@ class Bert(nn.Module):
             attention_mask=jnp.ones((1, length), bool),
             num_cached=position,
         )[-1]
-        scores: Float[Array, "1 1 V"] = self.masked_lm(
-            hidden, self.encoder.token_table()
-        )
+        table = self.encoder.token_table()
+        scores: Float[Array, "1 1 V"] = self.masked_lm(hidden, table)
         return scores[0, 0]
 
     def classifier_scores(
-        self, inputs: Inputs, deterministic: bool = True
+        self,
+        inputs: Inputs,
+        deterministic: bool = True,
+        hidden: Float[Array, "B T D"] | None = None,
     ) -> Float[Array, "B ..."]:
-        """Return the float32 scores of a fine-tuning head.
+        """Return the float32 scores of a fine-tuning head, by given hidden states.
 
         [B, C] for texts, [B, T, C] for tokens, [B, 1] for choices (a row each).
         """
-        return self._classify(inputs, self(inputs, deterministic), deterministic)
-
-    def _classify(
-        self, inputs: Inputs, hidden: Float[Array, "B T D"], deterministic: bool
-    ) -> Float[Array, "B ..."]:
+        hidden = self(inputs, deterministic) if hidden is None else hidden
         features = hidden
         if self.config.head in POOLED_HEADS:
             if self.config.pooling == "mean":
@@ -222,7 +219,7 @@ class Bert(nn.Module):
         if has_pooler or head == "pretraining":
             outputs["pooled"] = self.pooler(hidden[:, 0])
         if head in CLASSIFIERS:
-            outputs["scores"] = self._classify(inputs, hidden, deterministic=True)
+            outputs["scores"] = self.classifier_scores(inputs, hidden=hidden)
         if head in ("pretraining", "masked_lm"):
             table = self.encoder.token_table()
             outputs["token_scores"] = self.masked_lm(hidden, table)
