@@ -165,12 +165,6 @@ def bias_with_gradient_by_product(
     )
 
 
-def _bias_forward(
-    products: Float[Array, "*shape F"], bias: Float[Array, " F"]
-) -> tuple[Float[Array, "*shape F"], None]:
-    return bias_with_gradient_by_product(products, bias), None
-
-
 def _bias_backward(
     _: None, grad: Float[Array, "*shape F"]
 ) -> tuple[Float[Array, "*shape F"], Float[Array, " F"]]:
@@ -181,7 +175,10 @@ def _bias_backward(
     return grad, sums[0]
 
 
-bias_with_gradient_by_product.defvjp(_bias_forward, _bias_backward)
+bias_with_gradient_by_product.defvjp(
+    lambda products, bias: (bias_with_gradient_by_product(products, bias), None),
+    _bias_backward,
+)
 
 
 def sharded_axis(actual: tuple[int, ...], shape: tuple[int, int]) -> int | None:
