@@ -39,6 +39,7 @@ from bert_jax.training.global_batch import (
 
 Gradient = Callable[[StepInputs], tuple[Params, Sums]]
 """The inputs of a step → gradient and sums over all."""
+_KERNEL = jax.tree_util.DictKey("kernel")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,10 +88,6 @@ def gather(params: Params, partitions: PyTree) -> Params:
     return jax.tree.map(all_gather, params, partitions)
 
 
-def _is_kernel(path: KeyPath) -> bool:
-    return bool(path[-1] == jax.tree_util.DictKey("kernel"))
-
-
 def gathered_first(task: Task, partitions: PyTree) -> PyTree:
     """Return the partitions to gather before a task's loss.
 
@@ -98,7 +95,7 @@ def gathered_first(task: Task, partitions: PyTree) -> PyTree:
     """
 
     def partition(path: KeyPath, partition: P) -> P:
-        in_layer = _is_kernel(path) and task.takes_sharded_kernels
+        in_layer = path[-1] == _KERNEL and task.takes_sharded_kernels
         return P() if in_layer else partition
 
     return jax.tree_util.tree_map_with_path(partition, partitions)
@@ -114,7 +111,7 @@ def gather_once(
     """
 
     def cast(path: KeyPath, leaf: Array) -> Array:
-        in_dense = _is_kernel(path) and task.takes_sharded_kernels
+        in_dense = path[-1] == _KERNEL and task.takes_sharded_kernels
         return leaf.astype(dtype) if in_dense else leaf
 
     def scatter(grad: Array, partition: P) -> Array:
