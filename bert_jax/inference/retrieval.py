@@ -13,7 +13,6 @@ from bert_jax.data.example_cache import content_key
 from bert_jax.inference.arguments import require_count
 from bert_jax.inference.batching import Unread, example_outputs
 from bert_jax.inference.evaluation import examples_config_of
-from bert_jax.inference.matrix_file import write_matrix
 from bert_jax.inference.output_directory import locked_directory, require_same_job
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.retrieval_files import (
@@ -27,7 +26,7 @@ from bert_jax.inference.retrieval_files import (
     read_run,
     run_lines,
 )
-from bert_jax.inference.vector_record import vector_record
+from bert_jax.inference.vector_record import vector_record, write_matrix
 from bert_jax.inference.vectors import TextCounts, warn_of_cuts, with_cut
 from bert_jax.metrics.retrieval import retrieval_scores
 from bert_jax.pretrained import Model, load_pretrained

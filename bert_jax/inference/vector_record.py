@@ -1,7 +1,7 @@
-"""What stored vectors were made by: a record beside the file, and its check."""
+"""Stored vectors: their file, a record of what they were made by, and its check."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import jax
@@ -11,10 +11,17 @@ from etils import epath
 from bert_jax.config.embedding import Embedding
 from bert_jax.config.model import Params
 from bert_jax.pretrained import Model
-from bert_jax.storage.files import JsonObject, read_json_object
+from bert_jax.storage.files import (
+    JsonObject,
+    atomic_file,
+    name_path_in_errors,
+    read_json_object,
+)
 
 JOB = "job.json"
 """In a directory of outputs: what its files were computed by."""
+_HEADER_BYTES = 128
+"""Of an .npy file."""
 
 
 def params_fingerprint(params: Params) -> str:
@@ -66,3 +73,27 @@ def require_same_vectors(
         f"{name}: {path} says that these vectors were made with another {what}; make "
         "them by this model again, or pass the prompt that they have."
     )
+
+
+def write_matrix(parts: Iterator[np.ndarray], width: int, path: Path) -> None:
+    """Write arrays [N, width] as the rows of one .npy file, float32, atomically.
+
+    One part at a time is in memory. Raise OSError if the file cannot be written.
+    """
+    num_rows = 0
+    with atomic_file(path) as temporary:
+        with name_path_in_errors(path):
+            file = temporary.open("wb")
+        with file:
+            file.write(bytes(_HEADER_BYTES))
+            for part in parts:  # its errors are not those of the output
+                with name_path_in_errors(path):
+                    file.write(np.ascontiguousarray(part, "<f4").tobytes())
+                num_rows += len(part)
+            with name_path_in_errors(path):
+                file.seek(0)
+                shape = num_rows, width
+                fields = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, fields)
+                assert file.tell() == _HEADER_BYTES
+                file.flush()

@@ -12,10 +12,13 @@ import numpy as np
 from bert_jax.apps.corpus.shards import Shard, ShardJob
 from bert_jax.config.checks import require_batch_size
 from bert_jax.config.serialization import to_dict
-from bert_jax.inference.matrix_file import write_matrix
 from bert_jax.inference.predictor import Predictor, load
 from bert_jax.inference.row_predictions import SKIP_DAMAGED, Request, RowPredictor
-from bert_jax.inference.vector_record import params_fingerprint, vector_record
+from bert_jax.inference.vector_record import (
+    params_fingerprint,
+    vector_record,
+    write_matrix,
+)
 from bert_jax.inference.vectors import TextCounts, warn_of_cuts, with_cut
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
