@@ -46,7 +46,7 @@ def read_fill(
 
 def fill(options: FillOptions) -> int:
     """Return 2 if a text was left out."""
-    from bert_jax.inference.filling import filled_texts
+    from bert_jax.inference.jsonl import filled_texts
 
     problems: list[str] = []
 

@@ -1,21 +1,30 @@
-"""`bert-jax predict` and `features`: predictions or hidden states of lines."""
+"""`bert-jax predict`, `features` and `fill`: what a model computes of lines."""
 
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bert_jax.inference.batching import numbered
+from bert_jax.inference.arguments import require_text
+from bert_jax.inference.batching import numbered, rows_of
 from bert_jax.inference.features import SUFFIXES, Features, features, write_features
+from bert_jax.inference.language_model import masked_segments
+from bert_jax.inference.predictor import load
 from bert_jax.inference.row_predictions import Request, prediction_rows
 from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.files import require_output_file
-from bert_jax.tables.lines import STDIN, display_name, read_lines, require_file
+from bert_jax.tables.lines import (
+    STDIN,
+    chunks,
+    display_name,
+    read_lines,
+    require_file,
+)
 from bert_jax.tables.read import is_table
 from bert_jax.tables.standard_input import announce_typing
 from bert_jax.tables.write import write_rows
-from bert_jax.terminal.messages import say, warn
+from bert_jax.terminal.messages import printable, say, warn
 from bert_jax.terminal.progress import Progress, tell_terminal
 
 _CHUNK_LINES = 1024
@@ -72,12 +81,68 @@ def write_feature_file(
             )
         num_lines = sum(1 for _ in read_lines(input))
 
-    def chunks() -> Iterator[list[Features]]:
+    def parts() -> Iterator[list[Features]]:
         progress = Progress("lines", num_lines)
         lines, names = read_lines(input), numbered(f"{name}, line", 1)
         while chunk := list(itertools.islice(lines, _CHUNK_LINES)):
             yield features(placed, chunk, layers, combine, batch_size, names)
             progress.advance(len(chunk))
 
-    num_lines = write_features(chunks(), Path(output))
+    num_lines = write_features(parts(), Path(output))
     return f"{output}: features of {num_lines} lines of {name}."
+
+
+def filled_texts(
+    path: str,
+    texts: Sequence[str],
+    top_k: int,
+    report: Callable[[str], None],
+    as_json: bool = False,
+) -> Iterator[str]:
+    """Yield what the model at `path` fills in each text: lines to read, or JSON.
+
+    Without texts, they are the lines of standard input that are not blank. `report`
+    takes a line on each text that has no mask or is too long. Raise ValueError if the
+    model fills no masks.
+    """
+    bert = load(path)
+    bert.fill_mask([], top_k=top_k)  # may refuse the model, before a text is typed
+    source, what = ("", "text") if texts else (STDIN, f"{display_name(STDIN)}, line")
+    if not texts:
+        announce_typing()
+    lines = enumerate(texts or read_lines(STDIN), 1)
+    show = _json_line if as_json else _shown
+    for chunk in chunks(source, lines, _CHUNK_LINES):
+        usable = []
+        for number, text in chunk:
+            if texts or text.strip():
+                try:
+                    names = [f"{what} {number}"]
+                    require_text(names[0], text)
+                    segments = masked_segments(bert.tokenizer, [text], names)
+                    rows_of(bert.model, segments, names)
+                    usable.append(text)
+                except ValueError as error:
+                    report(str(error))
+        for text, filling in zip(
+            usable, bert.fill_mask(usable, top_k=top_k), strict=True
+        ):
+            # Of a single mask, the tokens themselves.
+            masks = filling if isinstance(filling[0], list) else [filling]
+            yield show(text, masks)
+
+
+def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:
+    values = [
+        [{"token": token, "probability": float(f"{p:.6g}")} for token, p in mask]
+        for mask in masks
+    ]
+    return json_line({"text": text, "masks": values})
+
+
+def _shown(text: str, masks: list[list[tuple[str, float]]]) -> str:
+    lines = [text]
+    for number, mask in enumerate(masks, 1):
+        which = f"{number}. " if len(masks) > 1 else ""
+        lines.append(f"  {which}" + "  ".join(f"{token} {p:.1%}" for token, p in mask))
+    return "\n".join(map(printable, "\n".join(lines).split("\n")))
