@@ -88,7 +88,11 @@ def config_at_step(
         for entry in reversed(values.pop(HISTORY, [])):
             for change in entry.get("changed", []):
                 if entry["step"] > step:
-                    _set_field(values, change["field"], change["before"])
+                    name, value = change["field"], change["before"]
+                    section, _, field = name.rpartition(".")
+                    # No other section decides rows or masks.
+                    if section in ("", "model", "masking"):
+                        (values[section] if section else values)[field] = value
         values |= {"optimizer": {"warmup_steps": 0}, "mesh": {}, "profile_steps": ""}
         values["model"].pop("attention_kernel", None)
         return from_dict(PretrainConfig, values)
@@ -100,15 +104,6 @@ def config_at_step(
             f"{workdir / 'config.json'} is damaged: {reason.rstrip('.')}; restore it "
             "from a copy."
         ) from error
-
-
-def _set_field(values: JsonObject, name: str, value: object) -> None:
-    """Set the field of a dotted name, if its section decides rows or masks."""
-    section, _, field = name.rpartition(".")
-    if not section:
-        values[field] = value
-    elif section in ("model", "masking"):
-        values[section][field] = value
 
 
 class OtherDatasetError(ValueError):
