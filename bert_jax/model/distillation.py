@@ -14,8 +14,7 @@ from bert_jax.config.model import Params
 from bert_jax.model.bert import compute
 from bert_jax.model.layers import at_least_float32
 
-_Vectors = Float[Array, "B T _"]
-Projections = tuple[_Vectors, _Vectors, _Vectors]
+Projections = tuple[Float[Array, "B T _"], ...]
 """The queries, keys and values of a layer, with all heads side by side."""
 
 
