@@ -21,8 +21,6 @@ _MAX_LISTED = 5
 
 NumberT = TypeVar("NumberT", int, float)
 
-Relevance = dict[str, dict[str, int]]
-"""For each query, the grade of each judged document; above 0 it is relevant."""
 Rankings = dict[str, dict[str, float]]
 """For each query, its documents, the best first, and the score of each."""
 
@@ -35,8 +33,9 @@ class Collection:
     """Title and text of each document, by its id."""
     queries: dict[str, str]
     """The queries to search for, by their ids: the judged ones, if there are any."""
-    relevance: Relevance
-    """{} if the directory has no judgements."""
+    relevance: dict[str, dict[str, int]]
+    """For each query, the grade of each judged document; above 0 it is relevant. {} if
+    the directory has no judgements."""
     notes: list[str]
     """What was left out of the files, a line each."""
     unjudged: frozenset[str] = frozenset()
@@ -108,12 +107,12 @@ def counted(names: Sequence[str], what: str) -> str:
     return f"{len(names):,} {what} ({listed}{more})"
 
 
-def read_judgements(path: Path) -> Relevance:
+def read_judgements(path: Path) -> dict[str, dict[str, int]]:
     """Return the grades of BEIR's three columns, or of the four of TREC.
 
     Raise ValueError if a line has another form, or judges a document again.
     """
-    relevance: Relevance = {}
+    relevance: dict[str, dict[str, int]] = {}
     for number, fields in _fields(path):
         if number == 1 and fields[-1] == "score":
             continue
