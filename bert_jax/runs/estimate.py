@@ -93,14 +93,11 @@ def size_on_device(tree: PyTree) -> int:
 class LoweredStep:
     """A training step for devices, before their compiler has it; sizes are in bytes."""
 
+    run: Run[RunConfig]
     lowered: Any
     """A `jax.stages.Lowered`."""
-    num_devices: int
-    """The devices of its mesh."""
     parameters: int
     state: int
-    is_loop: bool
-    """Whether it has several microbatches."""
     kernels: KernelSchedule
     """The kernels of attention that it would have."""
     seconds: float
@@ -114,6 +111,7 @@ class LoweredStep:
     def compile(self, options: dict[str, Any]) -> tuple[Any, Estimate]:
         """Return the step, compiled with options, None if refused, and its figures."""
         start, compiled, total = time.monotonic(), None, 0
+        is_loop = self.run.config.microbatches > 1
         try:
             compiled = self.lowered.compile(compiler_options=options)
         except jax.errors.JaxRuntimeError as error:
@@ -141,8 +139,8 @@ class LoweredStep:
             temporary=memory.temp_size_in_bytes,
             flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
             collectives=collectives(text),
-            # A loop's body is counted once, or not at all.
-            cycles={} if self.is_loop else _cycles(text, self.kernels),
+            # The body of a loop over microbatches is counted once, or not at all.
+            cycles={} if is_loop else _cycles(text, self.kernels),
         )
 
 
@@ -159,11 +157,10 @@ def lower_step(run: Run[RunConfig], batch: Batch, topology: str = "") -> Lowered
     num_rows, *_, length = batch_sharding(mesh).shard_shape(batch["tokens"].shape)
     model = run.config.model
     return LoweredStep(
+        run,
         lowered,
-        num_devices=mesh.size,
         parameters=size_on_device([state.params, fixed]),
         state=size_on_device([state, fixed]),
-        is_loop=run.config.microbatches > 1,
         kernels=KernelSchedule(
             topology=topology,
             rows=num_rows,

@@ -83,13 +83,13 @@ def compile_step(
     _, step = lowered.compile({})
     figures: Figures = same | {
         "device": devices[0].device_kind,
-        "devices": lowered.num_devices,
+        "devices": mesh.size,
         "compile_seconds": step.seconds,
         "compile_cpu_seconds": time.process_time() - cpu_start,
     }
     figures |= _figures(step, topology.usable_memory)
     if step.cycles and topology.clock:
-        kind, flops = devices[0].device_kind, task.flops(batch) / lowered.num_devices
+        kind, flops = devices[0].device_kind, task.flops(batch) / mesh.size
         seconds, mfu = estimated_time(step, kind, topology.clock, flops)
         figures["estimated_step_seconds"] = sum(seconds.values())
         figures["estimated_milliseconds"] = {n: s * 1e3 for n, s in seconds.items()}
