@@ -38,12 +38,12 @@ if TYPE_CHECKING:  # `as` marks a name as public
     from bert_jax.distributed.mesh import host_shard as host_shard
     from bert_jax.distributed.mesh import make_mesh as make_mesh
     from bert_jax.inference.attention_page import attention_page as attention_page
+    from bert_jax.inference.batching import text_inputs as text_inputs
     from bert_jax.inference.evaluation import error_page as error_page
     from bert_jax.inference.evaluation import evaluate as evaluate
     from bert_jax.inference.evaluation import evaluation_report as evaluation_report
     from bert_jax.inference.predictor import Predictor as Predictor
     from bert_jax.inference.predictor import load as load
-    from bert_jax.inference.text_inputs import text_inputs as text_inputs
     from bert_jax.masking.batch import mask_by_row as mask_by_row
     from bert_jax.masking.batch import mask_tokens as mask_tokens
     from bert_jax.model.bert import Bert as Bert
@@ -73,9 +73,9 @@ _NAMES = {
     "data.records": "open_dataset",
     "data.vocabulary": "train_vocabulary",
     "inference.attention_page": "attention_page",
+    "inference.batching": "text_inputs",
     "inference.evaluation": "error_page evaluate evaluation_report",
     "inference.predictor": "Predictor load",
-    "inference.text_inputs": "text_inputs",
     "distributed.mesh": "host_shard make_mesh",
     "masking.batch": "mask_by_row mask_tokens",
     "model.bert": "Bert compute init_params",

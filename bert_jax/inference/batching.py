@@ -1,6 +1,7 @@
 """The one batcher of inference: rows of any length through compiled programs."""
 
 import collections
+import dataclasses
 import functools
 import itertools
 import warnings
@@ -9,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
@@ -16,13 +18,19 @@ from bert_jax.config import BertConfig
 from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.data.batches import tokenized_batches
-from bert_jax.data.examples import TokenizedExamples, build_row, from_rows, num_cut
+from bert_jax.data.examples import (
+    TokenizedExamples,
+    build_row,
+    from_rows,
+    join_pair,
+    num_cut,
+)
 from bert_jax.data.pipeline import Batch
 from bert_jax.data.text_report import TextReport
-from bert_jax.inference.arguments import require_count
+from bert_jax.inference.arguments import require_count, require_texts_or_pairs
 from bert_jax.model.bert import compute, layer_attention
 from bert_jax.model.finite import nonfinite_names
-from bert_jax.model.inputs import inputs_of_tokenized
+from bert_jax.model.inputs import Inputs, inputs_of_tokenized
 from bert_jax.model.layers import target_device
 from bert_jax.pretrained import Model
 from bert_jax.tasks.finetuning import FinetuningTask
@@ -96,6 +104,40 @@ def rows_of(
     longest = max((len(ids) for ids, _ in rows), default=0)
     warn_untrained_positions(longest, model.trained_length)
     return from_rows(rows)
+
+
+def text_inputs(
+    tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], length: int
+) -> Inputs:
+    """Return a row of `length` tokens for each text or pair of texts.
+
+    A row is [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with segment 1 from B on; longer
+    texts are truncated, of a pair the longer one first, and shorter rows are padded
+    with the id of [PAD]. Names of special tokens in a text are plain text.
+
+    Args:
+        length: T; at most the model's `max_position_embeddings`.
+
+    Returns:
+        int32 `input_ids` and `segment_ids`, and boolean `attention_mask`, each [B, T].
+
+    Raises:
+        ValueError: there is no text, some are pairs and others not, or `length` is less
+            than 8.
+    """
+    parts = require_texts_or_pairs("texts", texts)
+    require(bool(parts), "texts is empty; give at least one.")
+    is_whole = isinstance(length, int | np.integer) and length >= 8
+    require(is_whole, f"length={length!r:.80} must be at least 8, and a whole number.")
+    columns = [tokenizer.encode_each(column) for column in zip(*parts, strict=True)]
+    rows = [
+        join_pair(tokenizer, *segments, max_length=length)
+        for segments in zip(*columns, strict=True)
+    ]
+    numbers = np.arange(len(rows), dtype=np.int32)
+    inputs = inputs_of_tokenized(from_rows(rows, numbers).gather(numbers, length))
+    ids = jnp.where(inputs.attention_mask, inputs.input_ids, tokenizer.pad_id)
+    return dataclasses.replace(inputs, input_ids=ids)
 
 
 def warn_untrained_positions(num_tokens: int, trained_length: int) -> None:
