@@ -136,8 +136,3 @@ def read_unused(directory: epath.Path) -> Unused:
     """Return what `write_unused` wrote."""
     path = directory / UNUSED
     return load(path.read_bytes()) if path.exists() else {}
-
-
-def unused_tensors(unused: Unused) -> Unused:
-    """Return the whole tensors that were put aside, by the names in their files."""
-    return {name: values for name, values in unused.items() if "/" not in name}

@@ -16,7 +16,7 @@ from bert_jax.config import BertConfig
 from bert_jax.config.model import POOLED_HEADS
 from bert_jax.formats.embedding import write_embedding
 from bert_jax.formats.families import FAMILIES
-from bert_jax.formats.folding import unfold, unused_tensors
+from bert_jax.formats.folding import unfold
 from bert_jax.formats.huggingface import CONFIG
 from bert_jax.formats.huggingface_config import RATES, SIZES
 from bert_jax.formats.imported import RECEIPT, Leaf, abbreviate
@@ -253,7 +253,9 @@ def huggingface_tensors(
     # The class without a head has no prefix.
     no_head = head == "encoder" and not has_own_head(model)
     prefix = f"{family.prefix}." if no_head else ""
-    tensors, leaves = unused_tensors(model.unused), []
+    # Whole tensors that an import put aside, by the names in their files.
+    tensors = {name: values for name, values in model.unused.items() if "/" not in name}
+    leaves = []
     for name in names:
         if name.ours not in unfolded:
             continue  # DistilBERT's positions hold the segment
