@@ -111,7 +111,6 @@ def filled_texts(
     if not texts:
         announce_typing()
     lines = enumerate(texts or read_lines(STDIN), 1)
-    show = _json_line if as_json else _shown
     for chunk in chunks(source, lines, _CHUNK_LINES):
         usable = []
         for number, text in chunk:
@@ -124,20 +123,18 @@ def filled_texts(
                     usable.append(text)
                 except ValueError as error:
                     report(str(error))
-        for text, filling in zip(
-            usable, bert.fill_mask(usable, top_k=top_k), strict=True
-        ):
+        filled = bert.fill_mask(usable, top_k=top_k)
+        for text, filling in zip(usable, filled, strict=True):
             # Of a single mask, the tokens themselves.
             masks = filling if isinstance(filling[0], list) else [filling]
-            yield show(text, masks)
-
-
-def _json_line(text: str, masks: list[list[tuple[str, float]]]) -> str:
-    values = [
-        [{"token": token, "probability": float(f"{p:.6g}")} for token, p in mask]
-        for mask in masks
-    ]
-    return json_line({"text": text, "masks": values})
+            if not as_json:
+                yield _shown(text, masks)
+                continue
+            values = [
+                [{"token": t, "probability": float(f"{p:.6g}")} for t, p in mask]
+                for mask in masks
+            ]
+            yield json_line({"text": text, "masks": values})
 
 
 def _shown(text: str, masks: list[list[tuple[str, float]]]) -> str:
