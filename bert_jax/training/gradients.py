@@ -168,9 +168,8 @@ def make_gradient(
     """
     partitions = gather_specs(shardings, mesh)
     fixed_partitions = gather_specs(tree_shardings(mesh, task.fixed_params), mesh)
-    first, fixed_first = (
-        gathered_first(task, parts) for parts in (partitions, fixed_partitions)
-    )
+    first = gathered_first(task, partitions)
+    fixed_first = gathered_first(task, fixed_partitions)
     gather_dtype = collectives.gather_dtype if mesh.shape["fsdp"] > 1 else None
     if gather_dtype:
         # `gather_once` has gathered all of them before.
