@@ -98,8 +98,7 @@ class LostCharacters:
         report = self.as_read
         for character, count in self._invisible.items():
             around, place = self._first_seen[character]
-            if kind := report.kind_removed(tokenizer, character, around):
-                report.add(kind, count, place)
+            report.add_removed(tokenizer, (character, around, count), place)
         texts = self._sample.lines
         for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
             report.add_unknown(tokenizer, text, ids)

@@ -22,6 +22,7 @@ UNKNOWN_CHARACTER, LONG_WORD = "unknown characters", "words that are too long"
 DIVIDED, SINGLE = "divided sentences", "documents of one sentence"
 CUT, RANDOM, PADDING = "tokens in no row", "random pairs", "padding"
 READ, NO_NEIGHBOUR = "documents that were read", "sentences without a neighbour"
+KEEPABLE = "control characters that unigram keeps, or has a space for"
 REPEATED = "sources with the text of an earlier one"
 JOINERS, CONTROLS = "invisible joiners", "control characters"
 _JOINERS = "\u200c\u200d\u2060"
@@ -56,6 +57,8 @@ _CONTEXT = 20
 _LENGTH_BITS = 5  # lengths are exact to one part in 16
 
 TokenCounts = collections.Counter[str]
+Unprinted = tuple[str, str, int]
+"""A character that is not printed, the text around it, and its count."""
 
 
 @dataclasses.dataclass
@@ -139,10 +142,9 @@ class TextReport:
         """Count a text's [UNK] and removed characters; return the kinds that it has."""
         kinds = []
         self.text["characters"] += len(text)
-        for character, around, number in unprinted(text):
-            if kind := self.kind_removed(tokenizer, character, around):
+        for unseen in unprinted(text):
+            if kind := self.add_removed(tokenizer, unseen):
                 kinds.append(kind)
-                self.add(kind, number)
         return kinds + self.add_unknown(tokenizer, text, ids)
 
     def add_unknown(
@@ -172,8 +174,12 @@ class TextReport:
                     self.unknown_characters[character] += 1
         return [UNKNOWN]
 
-    def kind_removed(self, tokenizer: Tokenizer, character: str, around: str) -> str:
-        """Return a character's kind if a text has the same tokens without it, or ""."""
+    def add_removed(self, tokenizer: Tokenizer, unseen: Unprinted, at: str = "") -> str:
+        """Count a character if a text has the same tokens without it.
+
+        Return its kind, or "" if it is not removed; `at` is its place.
+        """
+        character, around, number = unseen
         if character not in self._is_removed:
             # Between two copies, because a space at an end leaves no trace.
             word = around.replace(character, "").strip() or "a"
@@ -184,7 +190,11 @@ class TextReport:
             self._is_removed[character] = ids == others and is_known
         if not self._is_removed[character]:
             return ""
-        return JOINERS if character in _JOINERS else CONTROLS
+        kind = JOINERS if character in _JOINERS else CONTROLS
+        self.add(kind, number, at)
+        if character == "\u200b" or unicodedata.category(character) == "Co":
+            self.text[KEEPABLE] += number
+        return kind
 
     def _commonest(self, number: int) -> list[tuple[str, int]]:
         """Return the commonest unknown characters; equal ones in a fixed order."""
@@ -249,6 +259,8 @@ class TextReport:
         }
         if NO_NEIGHBOUR in lines or PADDING in lines:  # longer rows would not help
             lines.pop(CUT, None)
+        if CONTROLS in lines and 2 * self.text[KEEPABLE] < self.dropped[CONTROLS]:
+            lines[CONTROLS] = lines[CONTROLS].partition(", or use")[0] + "."
         if PADDING in lines and packed:
             lines[PADDING] = lines[PADDING].replace("--pack, or ", "")
         if PADDING in lines and RANDOM in lines:
@@ -283,8 +295,8 @@ def _median(histogram: TokenCounts) -> int:
     )
 
 
-def unprinted(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield each character that is not printed, the text around it, and its count."""
+def unprinted(text: str) -> Iterator[Unprinted]:
+    """Yield each character of a text that is not printed."""
     for character in [] if text.isprintable() else sorted(set(text)):
         # Other control characters that Python calls white space are none to BERT.
         is_space = character in "\t\n\r" or unicodedata.category(character)[0] == "Z"

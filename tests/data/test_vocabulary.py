@@ -442,6 +442,18 @@ def test_b9_removed_characters_are_counted(text, count, tmp_path, capsys):
     assert "warning" not in found
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
+def test_what_unigram_removes_too_is_to_be_cleaned(kind, tmp_path, capsys):
+    (tmp_path / "b.txt").write_text("one \atwo three\n" * 30)
+    found = told(
+        capsys,
+        tmp_path / "b.txt",
+        tmp_path / "out",
+        *("--cased", "--kind", kind, "--vocab-size", "auto"),
+    )
+    assert "which this vocabulary removes; clean the text.\n" in found
+
+
 def test_text_of_removed_characters_alone_is_refused(tmp_path):
     (tmp_path / "a.txt").write_text("\a\b\n")
     for kind, message in (("wordpiece", "holds no text"), ("bpe", "only characters")):
