@@ -64,8 +64,8 @@ def export_huggingface(
     """
     model, left_out = with_class_of_family(load_pretrained(source).in_target_units())
     origin = origin_of(model).stated(license, language)
-    _require_expressible(model.config)
     require_tokenizer_json(model, source)
+    _require_expressible(model.config)
     with atomic_directory(output) as directory:
         tensors, leaves = huggingface_tensors(model)
         write_safetensors(tensors, directory / SINGLE)

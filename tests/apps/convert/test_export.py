@@ -304,6 +304,17 @@ def test_what_transformers_lacks_is_refused_by_name(tmp_path, case):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_causal_model_of_characters_is_told_a_form_that_holds_both(tmp_path):
+    (tmp_path / "a.txt").write_text("one two\n")
+    words = ["--input", f"{tmp_path}/a.txt", "--output", f"{tmp_path}/v"]
+    assert main(["vocab", "--kind", "char", *words]) == 0
+    causal = imported("BertForMaskedLM", tmp_path, attention="causal")
+    tokenizer = Tokenizer.load(tmp_path / "v")
+    model = dataclasses.replace(load_pretrained(str(causal)), tokenizer=tokenizer)
+    with pytest.raises(ValueError, match="kind char.*; use .* --to stablehlo`.$"):
+        export_huggingface(model, epath.Path(tmp_path / "out"))
+
+
 def test_pooling_does_not_matter_where_no_class_depends_on_it(tmp_path):
     output = export(
         imported("BertForPreTraining", tmp_path, pooling="mean"), tmp_path / "out"
