@@ -88,7 +88,7 @@ class PrepareConfig(TextConfig):
     deduplicate: bool = False
     """Drop repeated documents and, with sentences=split, repeated paragraphs."""
     language: str = "en"
-    """ISO 639-1 code of the language, for the sentence splitter."""
+    """ISO 639-1 code of the language, for sentences=split."""
     pairs: Literal["nsp", "sop", "none"] = "nsp"
     """Objective of the pairs: nsp (next sentence prediction),
     sop (sentence order prediction, Lan et al. 2019, §3.1), none (one segment)."""
@@ -107,12 +107,16 @@ class PrepareConfig(TextConfig):
     beam_options: tuple[str, ...] = ()
     """Options for Apache Beam, such as --runner=FlinkRunner."""
     workers: int = 0
-    """Number of processes; 0: one per core. The result does not depend on it."""
+    """Number of local processes; 0: one per core. The result does not depend on it."""
     seed: int = 0
     """Seed of the order of documents and of the pairs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        why_not = "sentences=lines, where each line is a sentence; leave it out."
+        self.require_effect("language", self.sentences == "split", why_not)
+        why_not = "engine=beam, whose own options say it; leave it out."
+        self.require_effect("workers", self.engine == "local", why_not)
         self.require_fraction("short_sequence_probability", "validation_fraction")
         require(
             8 <= self.sequence_length <= 65_535,

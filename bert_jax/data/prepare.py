@@ -33,7 +33,8 @@ from bert_jax.data.engines import write_by_beam, write_chunks
 from bert_jax.data.passes import num_passes
 from bert_jax.data.records import open_dataset
 from bert_jax.data.shards import dtype_to_json
-from bert_jax.data.sources import UNFINISHED, Source, find_sources
+from bert_jax.data.sources import UNFINISHED, Source
+from bert_jax.data.structured import sources_of
 from bert_jax.data.text_report import TextReport
 from bert_jax.storage.atomic import local_output
 from bert_jax.storage.files import JsonObject, remove_temporaries
@@ -66,7 +67,7 @@ def prepare(
     """
     require_language(config.language)
     tokenizer = Tokenizer.load(config.tokenizer)
-    sources = find_sources(config.input, config.output)
+    sources = sources_of(config)
     output = local_output(config.output)
     unfinished.require_resumable(output)
     with unfinished.workspace(output) as folder:

@@ -13,7 +13,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from bert_jax.config import TextConfig
-from bert_jax.data.sources import BOM, TFDS, Source, encoding_of_source, read_lines
+from bert_jax.data.sources import (
+    BOM,
+    TFDS,
+    Source,
+    encoding_of_source,
+    find_sources,
+    read_lines,
+)
 from bert_jax.storage.encodings import is_object
 from bert_jax.storage.files import JsonObject, located
 from bert_jax.storage.quiet_tensorflow import quiet_tensorflow
@@ -31,6 +38,15 @@ _ROWS_PER_BATCH = 256
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Without those that Python's error handler "surrogateescape" uses for bytes.
 _OTHER_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+
+
+def sources_of(config: TextConfig) -> list[Source]:
+    """Return what `find_sources` does; raise ValueError if a field is of no record."""
+    sources = find_sources(config.input, config.output)
+    has_records = any(source.holds_records for source in sources)
+    why_not = "text files, of which all is text; leave it out."
+    config.require_effect("text_field", has_records, why_not)
+    return sources
 
 
 def read_records(

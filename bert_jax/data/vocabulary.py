@@ -16,8 +16,8 @@ from bert_jax.config import VocabularyConfig
 from bert_jax.data.folding import fold_rules
 from bert_jax.data.line_sample import LineSample
 from bert_jax.data.lost_characters import LostCharacters
-from bert_jax.data.sources import PIECE_BYTES, Source, find_sources, read_pieces
-from bert_jax.data.structured import located_records
+from bert_jax.data.sources import PIECE_BYTES, Source, read_pieces
+from bert_jax.data.structured import located_records, sources_of
 from bert_jax.data.word_counts import WordCounter
 from bert_jax.data.wordpiece import learn_pieces
 from bert_jax.storage.atomic import atomic_directory, local_output, require_new
@@ -50,7 +50,7 @@ def train_vocabulary(config: VocabularyConfig) -> Tokenizer:
     """
     output = local_output(config.output)
     require_new(output)
-    sources = find_sources(config.input, config.output)
+    sources = sources_of(config)
     train = _train_wordpiece if config.kind == "wordpiece" else _train_sentencepiece
     lost = LostCharacters(config)
     options, vocabulary = train(config, read_lines(sources, config, lost=lost))

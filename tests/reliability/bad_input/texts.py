@@ -81,6 +81,18 @@ SAID = {
         name: (says, prepare_file("a.txt", PLAIN.encode(), *options))
         for name, (says, *options) in {
             "language": ("language='xx' is not", "--language", "xx"),
+            "language-of-lines": (
+                "language=de has no effect with sentences=lines",
+                *("--language", "de", "--sentences", "lines"),
+            ),
+            "field-of-text": (
+                "text_field=body has no effect with text files",
+                *("--text-column", "body"),
+            ),
+            "workers-of-beam": (
+                "workers=2 has no effect with engine=beam",
+                *("--workers", "2", "--engine", "beam"),
+            ),
             "weights": ("weights has 2 numbers", "--weights", "1", "2"),
             "weight-of-none": ("weights: 0.0 must be", "--weights", "0"),
             "repeats": ("repeats=0 must be", "--repeats", "0"),
