@@ -19,7 +19,7 @@ from bert_jax.storage.files import read_json_object
 
 _MAX_RUNS = 20
 """Runs that are followed, each started from the one before."""
-_LICENSE = r"[a-z0-9][a-z0-9.-]*"
+_LICENSE = r"[a-z0-9][a-z0-9.+-]*"
 _LANGUAGE = r"[a-z]{2,3}|multilingual"
 _NAME = r"[\w.-]+/[\w.-]+"
 

@@ -194,6 +194,7 @@ def test_the_card_names_licence_languages_and_base_model(run, tmp_path, monkeypa
         'language:\n- "no"\nbase_model: owner/base\ntags:\n'
     )
     assert origin.stated("mit", ["de"]) == Origin("mit", ("de",), "owner/base")
+    assert origin.stated("openrail++", "en").license == "openrail++"
     command = ["convert", "export", str(run), "--to", "huggingface", "--output"]
     assert main([*command, str(tmp_path / "a"), "--language", "German"]) == 2
     assert not (tmp_path / "a").exists()
