@@ -126,8 +126,8 @@ def charts(
     lines = sorted(lines, key=lambda line: line.step)
     names = {name for line in lines for name in without_repeats(line.scalars)}
     names -= set(_NOT_DRAWN)
-    parts = names & set(_PARTS)
-    if len(parts) == 1:
+    parts = {name for name in names if name.endswith("_loss")}
+    if len(parts) == 1 and parts <= set(_PARTS):  # a teacher's is another part
         names.discard("loss")  # it equals its only part
     known = [name for name in SUBJECTS if name in names]
     all_charts = [

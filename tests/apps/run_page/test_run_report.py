@@ -425,6 +425,14 @@ def test_a_scalar_without_a_finite_value_has_no_chart():
     assert (chart["name"], chart["title"]) == ("own", "Own")
 
 
+@pytest.mark.parametrize("taught", [False, True])
+def test_the_loss_has_a_chart_unless_it_equals_its_only_part(taught):
+    scalars = {"mlm_loss": 2.0} | ({"distillation_loss": 1.0} if taught else {})
+    lines = [MetricsLine(1, "train", {"loss": sum(scalars.values()), **scalars})]
+    names = {chart["name"] for chart in charts(lines, {})}
+    assert names == scalars.keys() | ({"loss"} if taught else set())
+
+
 def test_reference_lines_are_on_the_charts_to_which_they_apply(small_config):
     """A fork that was causal before: its metrics have both losses."""
     baseline = {"unigram_loss": 5.0, "unigram_accuracy": 0.1}
