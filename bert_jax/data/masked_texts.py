@@ -57,8 +57,8 @@ def masked_texts(dataset: Dataset, count: int, max_tokens: int) -> list[MaskedTe
     numbers = np.linspace(0, len(train) - 1, min(len(train), _COUNTED_ROWS))
     counted = train.gather(np.unique(numbers.astype(np.int64)))["tokens"]
     counts = np.bincount(counted.ravel().astype(np.int64), minlength=size)
-    # Without sentencepiece's mark of a word's start.
-    words = (token.removeprefix("▁") for token in tokenizer.tokens(range(size)))
+    # Without the mark of a word's start, of sentencepiece or byte-level BPE.
+    words = (token.lstrip("▁Ġ") for token in tokenizer.tokens(range(size)))
     is_long = np.array([len(word) >= MIN_LETTERS and word.isalpha() for word in words])
     chosen = np.argsort(-counts * is_long, kind="stable")[:NUM_FREQUENT]
     frequent = np.isin(np.arange(size), chosen) & is_long & (counts > 0)

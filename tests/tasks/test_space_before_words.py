@@ -9,6 +9,7 @@ from etils import epath
 from family_files import byte_level_bpe, write_tokenizer
 
 from bert_jax.config import BertConfig, ExamplesConfig, PrepareConfig
+from bert_jax.data.masked_texts import masked_texts
 from bert_jax.data.prepare import prepare
 from bert_jax.data.records import open_dataset
 from bert_jax.data.search import find_any, find_tokens, tokens_inside_words
@@ -85,3 +86,20 @@ def test_sentences_of_a_document_have_the_tokens_of_the_document(family, tmp_pat
     part = [tokenizer.encode("at").ids.tolist()]
     (inner,) = find_any(train, part, inside, special)
     assert not len(inner.rows)
+
+
+def test_the_mark_of_a_space_is_no_letter_of_a_masked_word(tmp_path):
+    """Words of three letters are not masked on the page of a run."""
+    tokenizer_of("Roberta", tmp_path).save(tmp_path / "tokenizer")
+    sentence = "the cat sat. the mat, the cat! the mat the cat."
+    (tmp_path / "text.txt").write_text("\n\n".join([sentence] * 8))
+    config = PrepareConfig(
+        input=(str(tmp_path / "text.txt"),),
+        tokenizer=str(tmp_path / "tokenizer"),
+        output=str(tmp_path / "data"),
+        pairs="none",
+        validation_fraction=0.5,
+        workers=1,
+    )
+    prepare(config, lambda line: None)
+    assert masked_texts(open_dataset(str(tmp_path / "data")), 5, 100) == []
