@@ -261,7 +261,10 @@ def _read_config(root: epath.Path) -> JsonObject:
         remedy = f"run {imported}, then name CKPT" if is_of_hub else made
         raise FileNotFoundError(f"{root} is not a directory; {remedy}.")
     content = '{"kind": "wordpiece", "cased": false} (or true)'
-    _require_file(path, f"for a plain vocab.txt, write {content} into it")
+    remedy = f"for a plain vocab.txt, write {content} into it"
+    if (root / "tokenizer.json").exists():
+        remedy = f"run {imported}, then name CKPT"
+    _require_file(path, remedy)
     try:
         config = json.loads(path.read_bytes())
         if isinstance(config, dict) and "kind" not in config:

@@ -1,6 +1,8 @@
 """Tokenizers of other families, beside the library `tokenizers` itself."""
 
 import json
+import re
+import shlex
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ from etils import epath
 from family_files import byte_level_bpe, unigram, write_model, write_tokenizer
 from test_tokenizer_parity import ODD, TEXT
 
+from bert_jax.cli.main import main
 from bert_jax.config import PrepareConfig
 from bert_jax.data.examples import build_row, join_pair
 from bert_jax.data.prepare import prepare
@@ -29,6 +32,21 @@ PADDING = {
 def written(family, folder):
     write_tokenizer(family, folder)
     return from_huggingface(epath.Path(folder))
+
+
+@pytest.mark.parametrize("rest", ["tokenizer_config.json", "none"])
+def test_a_tokenizer_without_a_model_is_imported_as_advised(rest, tmp_path, capsys):
+    """As save_pretrained of a tokenizer writes it, and save of the library."""
+    folder, output = tmp_path / "a", tmp_path / "b"
+    folder.mkdir()
+    alone = written("Roberta", folder)
+    if rest == "none":
+        (folder / "tokenizer_config.json").unlink()
+    words = ["--input", "a.txt", "--output", str(tmp_path / "data")]
+    assert main(["prepare", "--tokenizer", str(folder), *words]) == 2
+    advice = re.search("`bert-jax (convert import .*)`", capsys.readouterr().err)
+    assert main(shlex.split(advice[1].replace("CKPT", str(output)))) == 0
+    assert Tokenizer.load(output).fingerprint == alone.fingerprint
 
 
 @pytest.mark.parametrize("family", FAMILIES)

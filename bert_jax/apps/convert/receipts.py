@@ -7,13 +7,16 @@ import jax
 from etils import epath
 
 from bert_jax.apps.convert.comparison import NOT_COMPARED, Comparison, compare
-from bert_jax.formats.embedding import model_directory
-from bert_jax.formats.huggingface import read_huggingface
+from bert_jax.formats.embedding import MODULES, model_directory
+from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES, read_huggingface
 from bert_jax.formats.imported import RECEIPT, Imported
-from bert_jax.formats.tf1 import read_tf1
+from bert_jax.formats.model_files import read_object_or_empty
+from bert_jax.formats.tensor_files import INDEX, PICKLES, SINGLE
+from bert_jax.formats.tf1 import TOKENIZER, read_tf1
+from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import as_directory, write_checkpoint
-from bert_jax.storage.atomic import require_new
+from bert_jax.storage.atomic import atomic_directory, require_new
 from bert_jax.storage.remote import open_directory
 
 _MAX_LISTED = 8
@@ -47,6 +50,8 @@ def import_checkpoint(
 ) -> tuple[str, str]:
     """Write the model of other files as a checkpoint; return a summary, and a warning.
 
+    Of a tokenizer that transformers or tokenizers has saved alone, write that.
+
     Raises:
         ValueError: the files are missing, damaged or of another kind of model.
         FileExistsError: `output` is not empty.
@@ -57,6 +62,11 @@ def import_checkpoint(
         comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
         directory = as_directory(source)
+        if holds_tokenizer_alone(directory):
+            tokenizer = from_huggingface(directory)
+            with atomic_directory(output) as folder:
+                tokenizer.save(folder)
+            return f"{tokenizer!r} alone, for `bert-jax prepare --tokenizer`.", ""
         model = read_huggingface(directory, allow_extra=allow_extra)
         comparison = Comparison(reason="transformers reads only directories")
         if directory.is_dir():
@@ -64,6 +74,15 @@ def import_checkpoint(
             comparison = compare(files, model.config, model.params)
     write_imported(model, output, comparison, source)
     return summary(model), comparison.warning
+
+
+def holds_tokenizer_alone(directory: epath.Path) -> bool:
+    """Whether a directory has a tokenizer of another library, and no model."""
+    names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
+    if names.isdisjoint(TOKENIZER_FILES) or names & {CONFIG, MODULES, SINGLE, INDEX}:
+        return False
+    is_ours = "kind" in read_object_or_empty(directory / TOKENIZER)
+    return names.isdisjoint(PICKLES) and not is_ours
 
 
 def write_imported(
