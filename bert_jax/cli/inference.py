@@ -325,6 +325,8 @@ def predict(options: PredictOptions) -> None:
     if options.output not in ("", "-"):
         require_new_file(options.output, options.overwrite, request.source)
         return say(write_predictions(request, options.output))
+    if sys.stdout is None:  # Python drops what is printed there
+        raise UsageError("standard output is closed; name a file by --output.")
     for line in prediction_lines(request):
         print(line, flush=request.source == "-")
 

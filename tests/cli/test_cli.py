@@ -18,9 +18,10 @@ import pytest
 from run_helpers import NO_TENSORFLOW
 
 from bert_jax.apps.experiments.catalogue import EXPERIMENTS
+from bert_jax.cli.inference import PredictOptions, predict
 from bert_jax.cli.main import main, with_home
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
-from bert_jax.config import PretrainConfig
+from bert_jax.config import ExamplesConfig, PretrainConfig
 from bert_jax.config.checks import RESOLVED
 from bert_jax.config.serialization import to_dict
 
@@ -564,6 +565,13 @@ def test_an_output_that_the_verb_has_closed_is_not_written_again(
     assert main([], run=lambda _: print("a") or sys.stdout.close() or 0) == 0
     assert (tmp_path / "out.txt").read_text() == "a\n"
     assert capsys.readouterr().err == ""
+
+
+def test_predictions_need_a_standard_output(monkeypatch):
+    """Python has none where a shell closed it (`>&-`), and drops what is printed."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(ValueError, match="standard output is closed; name a file"):
+        predict(PredictOptions(model="runs/none", data=ExamplesConfig()))
 
 
 def test_an_output_that_no_one_takes_hides_no_other_error():
