@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+import numbers
 import time
 from contextlib import closing
 from typing import Any
@@ -34,10 +35,9 @@ def require_hours(hours: float | None, extend: bool) -> None:
         hours is None or not extend,
         f"hours={hours} is of a run's start; extend=True needs num_steps.",
     )
-    require(
-        hours is None or (math.isfinite(hours) and hours > 0),
-        f"hours={hours} must be finite and greater than 0.",
-    )
+    is_time = isinstance(hours, numbers.Real) and math.isfinite(hours) and hours > 0
+    rule = "must be finite and greater than 0"
+    require(hours is None or is_time, f"hours={hours!r:.40} {rule}.")
 
 
 def config_for_hours(

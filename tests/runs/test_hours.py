@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -90,6 +91,9 @@ def test_hours_set_the_length_of_a_second_phase(
         resolve_run(config, dataset, new)
     with pytest.raises(ValueError, match="hours=1.0 is of a run's start"):
         pretrain(config, tmp_path / "run", extend=True, hours=1.0)
+    for wrong in ("2", math.inf):
+        with pytest.raises(ValueError, match=rf"hours={wrong!r} must be finite and g"):
+            pretrain(config, tmp_path / "run", hours=wrong)
 
 
 def test_no_process_measures_where_another_has_an_error(
