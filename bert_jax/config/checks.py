@@ -5,6 +5,7 @@ import difflib
 import functools
 import inspect
 import math
+import os
 import re
 import struct
 import types
@@ -44,7 +45,7 @@ def field_types(cls: Any) -> dict[str, object]:
 
 
 def require_types(config: object) -> None:
-    """Check each field against its type; numbers of NumPy become Python's."""
+    """Check each field against its type; NumPy's numbers and paths become Python's."""
     cls: Any = type(config)
     for name, hint in field_types(cls).items():
         if (value := _plain(given := getattr(config, name))) is not given:
@@ -53,9 +54,11 @@ def require_types(config: object) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy scalars, alone or in a tuple, as Python's; others unchanged."""
-    if type(value) is tuple:
-        return tuple(map(_plain, value))
+    """Return NumPy scalars as Python's and paths as str, also each of a collection."""
+    if type(value) in (tuple, list):
+        return type(value)(map(_plain, value))
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
     is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", 0) == ()
     return value.item() if is_scalar else value
 

@@ -150,6 +150,17 @@ def test_numbers_of_numpy_are_those_of_python():
         BertConfig(hidden_size=np.float32(24))
 
 
+def test_paths_are_taken_as_their_names():
+    config = PrepareConfig(
+        input=(Path("a.txt"), "b.txt"), tokenizer=Path("v"), output=epath.Path("gs://o")
+    )
+    assert config == PrepareConfig(
+        input=("a.txt", "b.txt"), tokenizer="v", output="gs://o"
+    )
+    with pytest.raises(ValueError, match=r"a tuple of words; write \('a.txt',\)\."):
+        PrepareConfig(input=[Path("a.txt")], tokenizer="v", output="o")
+
+
 def test_json_gives_the_same_configuration_back():
     config = PretrainConfig(
         model=BertConfig.tiny(attention="causal"),
