@@ -5,9 +5,12 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+import jax
 from etils import epath
+from flax.traverse_util import flatten_dict
 
 from bert_jax.config import RunConfig
+from bert_jax.config.checks import require
 from bert_jax.distributed.collectives import is_primary, raise_on_all_processes
 from bert_jax.distributed.compilation_cache import share_compilation_cache
 from bert_jax.distributed.mesh import make_mesh
@@ -25,6 +28,7 @@ from bert_jax.training import loop
 from bert_jax.training.callbacks import Callback, Callbacks
 from bert_jax.training.lock import run_lock
 from bert_jax.training.loggers import require_loggers
+from bert_jax.training.optimizer import Optimizer
 from bert_jax.training.resume import Resume, find_resume_on_all
 from bert_jax.training.run import Run
 
@@ -82,6 +86,7 @@ def fit(
     """
     config.require_positive("num_steps", "eval_every", "checkpoint_every")
     require_loggers(config)
+    require_trainable(task, config, tokenizer)
     with locked_workdir(workdir, extend) as locked:
         with raise_on_all_processes():
             run = Run(
@@ -99,6 +104,23 @@ def fit(
             scores = fit_run(run, callbacks)
         drop_optimizer_states(run.workdir, config)
     return scores
+
+
+def require_trainable(task: Task, config: RunConfig, tokenizer: Tokenizer) -> None:
+    """Raise ValueError unless a task of one's own has what a run trains and saves."""
+    require(
+        isinstance(tokenizer, Tokenizer),
+        f"tokenizer={tokenizer!r:.80} must be a Tokenizer, which each checkpoint has; "
+        "pass that of the dataset.",
+    )
+    params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
+    leaves = flatten_dict(params).values() if isinstance(params, dict) else [params]
+    require(
+        all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves),
+        f"{type(task).__name__}.init_params returns {params!r:.80}; it must be a dict "
+        "of arrays or of such dicts, without lists: give each array a name.",
+    )
+    jax.eval_shape(Optimizer.of(config).freeze, params)
 
 
 def fit_run(run: Run[RunConfig], callbacks: Sequence[Callback]) -> dict[str, float]:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config import BertConfig
+from bert_jax.config.checks import require
 from bert_jax.config.model import Params
 from bert_jax.data.batches import DatasetBatches
 from bert_jax.data.pipeline import Batch
@@ -137,6 +138,11 @@ class Task(abc.ABC):
 
     def selection_score(self, scores: dict[str, float]) -> float:
         """Return the number that is highest at the best step; default: minus loss."""
+        require(
+            "loss" in scores,
+            f"{type(self).__name__}.score returns {', '.join(scores)} and not loss, by "
+            "which the best step is chosen; add it, or override selection_score.",
+        )
         return -scores["loss"]
 
     def num_tokens(self, batch: Batch) -> int:

@@ -104,6 +104,32 @@ def test_a_task_must_compute_its_objective(small_config, dataset, tmp_path):
     assert not (tmp_path / "metrics.jsonl").read_text()
 
 
+def test_a_task_that_cannot_be_trained_is_refused(small_config, dataset, tmp_path):
+    """Before anything is written."""
+
+    class ListTask(PretrainingTask):
+        def init_params(self, key: Any) -> Any:
+            return {"encoder": [jnp.zeros(2)]}
+
+    class ArrayTask(PretrainingTask):
+        def init_params(self, key: Any) -> Any:
+            return {"head": jnp.zeros(2)}
+
+    config, tokenizer = resolve(small_config, dataset), dataset.tokenizer
+    frozen = config.changed(optimizer={"frozen_layers": 1})
+    for task, settings, saved, message in (
+        (ListTask, config, tokenizer, r"ListTask.init_params returns \{'encoder': \[S"),
+        (ArrayTask, frozen, tokenizer, "frozen_layers=1 leaves nothing of this model"),
+        (ArrayTask, config, None, "tokenizer=None must be a Tokenizer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(task(config, dataset), settings, tmp_path, saved)
+    assert not list(tmp_path.iterdir())
+    scores = {"accuracy": 1.0}
+    with pytest.raises(ValueError, match=r"ArrayTask.score returns accuracy and not l"):
+        ArrayTask(config, dataset).selection_score(scores)
+
+
 def test_a_run_of_ones_own_task_may_be_extended(counting_run, small_config, dataset):
     config = resolve(small_config, dataset)
     optimizer = dataclasses.replace(config.optimizer, peak_learning_rate=3e-3)
