@@ -233,6 +233,8 @@ def test_files_that_are_missing(tmp_path, refused_import):
     (folder / "model.safetensors").unlink()
     assert "holds neither model.safetensors nor" in refused_import(folder)
     assert "nowhere does not exist; name a" in refused_import(tmp_path / "nowhere")
+    (folder / "bert_model.ckpt.index").touch()
+    assert "read it by `bert-jax convert import --from tf1`" in refused_import(folder)
 
 
 def test_a_model_of_another_width_is_told_by_its_first_tensors(

@@ -8,11 +8,16 @@ from etils import epath
 
 from bert_jax.apps.convert.comparison import NOT_COMPARED, Comparison, compare
 from bert_jax.formats.embedding import MODULES, model_directory
-from bert_jax.formats.huggingface import CONFIG, TOKENIZER_FILES, read_huggingface
+from bert_jax.formats.huggingface import (
+    CONFIG,
+    TOKENIZER_FILES,
+    is_huggingface,
+    read_huggingface,
+)
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.formats.tensor_files import INDEX, PICKLES, SINGLE
-from bert_jax.formats.tf1 import TOKENIZER, read_tf1
+from bert_jax.formats.tf1 import TOKENIZER, is_tf1, read_tf1
 from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import as_directory, write_checkpoint
@@ -57,11 +62,16 @@ def import_checkpoint(
         FileExistsError: `output` is not empty.
     """
     require_new(output)
+    directory = open_directory(source) if kind == "tf1" else as_directory(source)
+    forms = {"huggingface": is_huggingface, "tf1": is_tf1}
+    fitting = [name for name, is_of in forms.items() if is_of(directory)]
+    if fitting and kind not in fitting:
+        right = f"`bert-jax convert import --from {fitting[0]}`"
+        raise ValueError(f"{source} holds files of {fitting[0]}; read it by {right}.")
     if kind == "tf1":
-        model = read_tf1(open_directory(source), allow_extra=allow_extra)
+        model = read_tf1(directory, allow_extra=allow_extra)
         comparison = Comparison(reason="no library here runs the checkpoint itself")
     else:
-        directory = as_directory(source)
         if holds_tokenizer_alone(directory):
             tokenizer = from_huggingface(directory)
             with atomic_directory(output) as folder:
