@@ -208,14 +208,15 @@ def require_beam_engine(config: Any) -> None:
 
 def require_class_names(labels: tuple[str, ...]) -> None:
     """Check that class names are distinct and not blank."""
+    numbers: dict[str, int] = {}
     for i, label in enumerate(labels):
         holds = isinstance(label, str) and bool(label.strip())
         require(holds, f"labels has {label!r:.80}; a class name must not be blank.")
-        holds = label not in labels[:i]
+        first = numbers.setdefault(label, i)
         require(
-            holds,
-            f"labels has {label!r:.80} twice, as classes {labels.index(label)} and "
-            f"{i}; each class needs a name of its own.",
+            first == i,
+            f"labels has {label!r:.80} twice, as classes {first} and {i}; each class "
+            "needs a name of its own.",
         )
 
 

@@ -150,6 +150,14 @@ def test_numbers_of_numpy_are_those_of_python():
         BertConfig(hidden_size=np.float32(24))
 
 
+def test_many_class_names_are_compared_in_one_pass():
+    """By pairs, it would take minutes."""
+    names = tuple(f"class {number}" for number in range(50_000))
+    assert BertConfig(labels=names).labels == names
+    with pytest.raises(ValueError, match="labels has 'class 7' twice, as .* 7 and 5"):
+        BertConfig(labels=(*names, "class 7"))
+
+
 def test_paths_are_taken_as_their_names():
     config = PrepareConfig(
         input=(Path("a.txt"), "b.txt"), tokenizer=Path("v"), output=epath.Path("gs://o")
