@@ -37,8 +37,8 @@ from bert_jax.terminal.progress import Progress
 ID, ALL = "id", "*"
 SKIP_DAMAGED = "--skip-damaged"
 NULL = "have null for a prediction"
-_CHUNK_ROWS = 1024
-"""The number of rows in memory at a time."""
+_CHUNK_ROWS, _CHUNK_NUMBERS = 1024, 1 << 20
+"""The most rows, and probabilities of their classes, in memory at a time."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +105,8 @@ class RowPredictor:
         unread = Unread(self.task, self.model.tokenizer)
         # What is told of the file, `check` has told.
         rows = self.task.rows_to_predict(source, notify=lambda _: None)
-        for chunk in chunks(source, rows, _CHUNK_ROWS):
+        most = _CHUNK_NUMBERS // max(1, len(self.model.config.labels))
+        for chunk in chunks(source, rows, max(1, min(_CHUNK_ROWS, most))):
             entries += map(read, chunk)
             if errors.first and not self.request.skip_damaged:
                 is_named = "--" in errors.first or "`bert-jax" in errors.first

@@ -18,7 +18,8 @@ from small_world import SUBJECTS
 
 from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
-from bert_jax.inference.predictor import load
+from bert_jax.inference.predictor import Predictor, load
+from bert_jax.inference.row_predictions import Request, prediction_rows
 from bert_jax.inference.thresholds import (
     apply_threshold,
     most_probable,
@@ -99,6 +100,21 @@ def test_a_saved_checkpoint_predicts_the_same(model, table, capsys, tmp_path):
     assert load(saved).classify(TEXTS) == load(model).classify(TEXTS)
     assert printed(capsys, saved, table) == printed(capsys, model, table)
     assert load(saved).data == load(model).data
+
+
+def test_few_rows_of_many_classes_are_in_memory(model, tmp_path):
+    loaded, number = load(model), 50_000
+    config = loaded.config.changed(labels=tuple(f"class {i}" for i in range(number)))
+    kernel = np.zeros((config.hidden_size, number), np.float32)
+    classifier = {"dense": {"kernel": kernel, "bias": kernel[0]}}
+    params = loaded.params | {"classifier": classifier}
+    saved = Predictor(config, params, loaded.tokenizer, data=loaded.data)
+    saved.save(tmp_path / "saved", to="checkpoint")
+    texts = tmp_path / "texts.txt"
+    texts.write_text("\n".join(TEXTS) + "\n")
+    request = Request(str(tmp_path / "saved"), str(texts), loaded.data, 8, top_k=1)
+    chunks = [len(rows) for rows in prediction_rows(request, lambda _: None)]
+    assert chunks == [20, 10], "a million probabilities are 20 rows"
 
 
 @pytest.mark.usefixtures("no_hidden_transfers")
