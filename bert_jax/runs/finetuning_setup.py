@@ -319,7 +319,8 @@ def without_head(params: Params, source: BertConfig, model: BertConfig) -> Param
     has_order = model.head != QuestionAnsweringTask.head and len(model.labels) > 1
     if source.labels == model.labels or not has_order:
         return params
-    order = [source.labels.index(name) for name in model.labels]
+    index = {name: i for i, name in enumerate(source.labels)}
+    order = [index[name] for name in model.labels]
     dense = {k: v[..., order] for k, v in params["classifier"]["dense"].items()}
     return params | {"classifier": {"dense": dense}}
 

@@ -64,7 +64,8 @@ class ClassTask(TextTask):
         self, examples: Sequence[TextExample], values: Sequence[Prediction]
     ) -> dict[str, float]:
         labels = self.model.labels
-        predicted = np.array([labels.index(value["label"]) for value in values])
+        index = {name: i for i, name in enumerate(labels)}
+        predicted = np.array([index[value["label"]] for value in values])
         gold = self._label_array(examples)
         scores = classification_scores(gold, predicted, len(labels))
         if len(labels) == 2:
