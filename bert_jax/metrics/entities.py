@@ -20,6 +20,8 @@ each with B and ends it with E; an entity of a single word is S."""
 SCHEMES: tuple[Scheme, ...] = ("IOB2", "IOB1", "IOBES")
 """Those of files; one in IO is as well in IOB1."""
 
+_BILOU = " Write BILOU's L as E and its U as S."
+_REMEDIES = {"L": _BILOU, "U": _BILOU, "M": " Write BMES's M as I."}
 _PREFIXES = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
 _MARKED = re.compile("[BIESLU]-.*", re.IGNORECASE | re.DOTALL)
 
@@ -185,7 +187,7 @@ def _split(tag: str) -> tuple[str, str]:
     """The prefix of a tag and its entity type, which may contain hyphens."""
     prefix, _, type_ = tag.partition("-")
     if tag != "O" and (prefix not in ("B", "I", "E", "S") or not type_):
-        remedy = " Write BILOU's L as E and its U as S." if prefix in ("L", "U") else ""
+        remedy = _REMEDIES.get(prefix, "")
         raise ValueError(
             f"{tag!r:.80} is not a tag: it must be O, or B, I, E or S, a hyphen and "
             f"the entity's type, as B-LOC.{remedy}"

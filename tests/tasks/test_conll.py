@@ -183,6 +183,7 @@ def test_tags_that_are_numbers(tmp_path, suffix):
         ("a O\nb I-\n", "a.txt, line 2: 'I-' is not a tag"),
         ("a B-X\nb NN\n", "a.txt, line 2: 'NN' is not a tag: .*, such as 'B-X'; to"),
         ("a U-X\nb O\n", "a.txt, line 1: 'U-X' is not a tag: .* its U as S"),
+        ("a B-X\nb M-X\n", "a.txt, line 2: 'M-X' is not a tag: .* BMES's M as I"),
         ("a b-x\nb o\n", "a.txt, line [12]: '(b-x|o)' is not a tag"),
         ("a O\rb O\r", "a.txt, line 1 holds a carriage return; end lines by a line"),
         ("# id 1\na O\n", "a.txt, line 2: 2 columns, but .* has 3; .* like a comment"),
