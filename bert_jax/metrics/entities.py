@@ -22,7 +22,7 @@ SCHEMES: tuple[Scheme, ...] = ("IOB2", "IOB1", "IOBES")
 
 _BILOU = " Write BILOU's L as E and its U as S."
 _REMEDIES = {"L": _BILOU, "U": _BILOU, "M": " Write BMES's M as I."}
-_PREFIXES = {"B": "B", "I": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
+_PREFIXES = {"B": "B", "I": "I", "M": "I", "E": "E", "S": "S", "L": "E", "U": "S"}
 _MARKED = re.compile("[BIESLU]-.*", re.IGNORECASE | re.DOTALL)
 
 
@@ -121,8 +121,8 @@ def are_entity_tags(tags: Iterable[str]) -> bool:
 def to_iobes_tag(tag: str) -> str:
     """Convert a model's label to an IOBES tag.
 
-    BILOU's prefixes and lower-case ones are accepted; a label that is not a tag, such
-    as [PAD] or X, becomes O.
+    Prefixes of BILOU and BMES and lower-case ones are accepted; a label that is not a
+    tag, such as [PAD] or X, becomes O.
     """
     prefix, _, type_ = tag.partition("-")
     prefix = _PREFIXES.get(prefix.upper(), "O")

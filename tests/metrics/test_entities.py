@@ -136,6 +136,11 @@ def test_labels_of_other_models_as_tags():
     assert [to_iobes_tag(label) for label in labels.split()] == means.split()
 
 
+def test_labels_of_a_model_in_bmes():
+    tags = map(to_iobes_tag, "B-X M-X M-X E-X S-Y".split())
+    assert extract_entities(list(tags)) == [("X", 0, 4), ("Y", 4, 5)]
+
+
 def test_scores_by_hand():
     gold = ["B-LOC I-LOC O B-PER", "B-LOC O", "O B-ORG"]
     guess = ["B-LOC I-LOC O B-LOC", "B-LOC I-LOC", "O B-ORG"]
