@@ -22,6 +22,7 @@ from bert_jax.distributed.collectives import (
 )
 from bert_jax.distributed.environment import COORDINATOR, DETECT
 from bert_jax.distributed.peer_monitor import start_peer_monitor
+from bert_jax.storage.atomic import absolute
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.remote import open_directory
 from bert_jax.terminal.messages import warn
@@ -224,9 +225,13 @@ def _waiting_for(arguments: dict[str, Any]) -> str:
 
 
 def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
-    """Open the workdir; raise ValueError if processes see different directories."""
+    """Open the workdir; raise ValueError if processes see different directories.
+
+    Or if its path is not UTF-8, before a step that no checkpoint could hold.
+    """
     with raise_on_all_processes():
         workdir = open_directory(path)
+        absolute(workdir)
     if jax.process_count() == 1:
         return workdir
     token = workdir / broadcast_from_primary(f".shared-{secrets.token_hex(8)}")

@@ -19,9 +19,18 @@ def absolute(path: epath.Path) -> epath.Path:
     """Return the absolute path, as Orbax requires it.
 
     The path of a bucket stays as it is: epath's own method would make gs://bucket a
-    directory `gs:` in the current one.
+    directory `gs:` in the current one. Raise ValueError if it is not UTF-8, since Orbax
+    neither writes nor reads there.
     """
-    return path if path.is_absolute() else path.absolute()
+    path = path if path.is_absolute() else path.absolute()
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{path} has a name that is not UTF-8, where checkpoints cannot be written "
+            "or read; rename the directory, or choose another."
+        ) from error
+    return path
 
 
 def is_address(path: str | os.PathLike[str]) -> bool:

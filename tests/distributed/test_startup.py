@@ -13,7 +13,7 @@ from etils import epath
 from jax.experimental import multihost_utils
 
 from bert_jax.distributed.collectives import raise_on_all_processes
-from bert_jax.distributed.startup import exit_after
+from bert_jax.distributed.startup import exit_after, open_workdir
 from bert_jax.runs.workdir import start_scores
 from bert_jax.terminal.messages import explain
 
@@ -44,6 +44,14 @@ def test_what_is_over_in_time_goes_on(capfd):
         pass
     time.sleep(0.2)
     assert capfd.readouterr().err == ""
+
+
+def test_a_workdir_whose_name_is_not_utf_8_is_refused(tmp_path):
+    """Orbax ended the run at its first checkpoint, by an error without the cause."""
+    path = tmp_path / os.fsdecode(b"\xff")
+    with pytest.raises(ValueError, match="has a name that is not UTF-8, .* choose an"):
+        open_workdir(path)
+    assert not path.exists()
 
 
 def test_the_others_print_the_message_of_the_process_that_fails(monkeypatch, tmp_path):
