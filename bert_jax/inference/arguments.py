@@ -46,7 +46,8 @@ def is_several(value: object) -> bool:
     """Return whether a value is an ordered collection, of which each item is one."""
     is_one = isinstance(value, str | bytes | bytearray | Mapping | Set)
     is_scalar = getattr(value, "ndim", 1) == 0  # an array without an axis
-    return isinstance(value, Iterable) and not (is_one or is_scalar)
+    is_table = hasattr(value, "columns")  # a table is iterated by columns or names
+    return isinstance(value, Iterable) and not (is_one or is_scalar or is_table)
 
 
 def require_text(name: str, value: object) -> str:
@@ -130,8 +131,9 @@ def _as_list(name: str, values: object) -> list[object]:
     if isinstance(values, str):
         raise ValueError(f"{name} is one string; pass a list of them, as in [text].")
     if not is_several(values):
+        shown, kind = " ".join(repr(values).split()), type(values).__name__
         raise ValueError(
-            f"{name}={values!r:.80} is of type {type(values).__name__}; it must be a "
-            "list of texts."
+            f"{name}={shown:.80} is of type {kind}; it must be a list of texts, such "
+            "as a column of a table."
         )
     return list(cast(Iterable[object], values))

@@ -18,6 +18,10 @@ from bert_jax.inference.arguments import require_texts
 SCRIPT = """
 import json, sys, jax.numpy as jnp, numpy as np, bert_jax
 bert, HALF = bert_jax.load(sys.argv[1]), "a \\ud83d b"
+class Frame:  # as pandas's: iterated by the names of its columns, shown on two lines
+    columns = ["text"]
+    __iter__ = lambda self: iter(self.columns)
+    __repr__ = lambda self: "  text\\n0   a"
 found = []
 for call in json.load(sys.stdin):
     try:
@@ -84,6 +88,9 @@ REFUSED = [
     ('bert.choose("a", ["b", 3])', r"choices\[1\]=3 is of type int"),
     ("bert.features([None])", r"texts\[0\]=None is of type NoneType"),
     ('bert.features(["a"], layers=-1)', "layers=-1 must be a list, such as"),
+    ("bert.embed(Frame())", "texts=text 0 a is of type Frame; .* a column of a table"),
+    ('bert.search("a", Frame())', "corpus=text 0 a is of type Frame"),
+    ("bert.fill_mask(Frame())", "text=text 0 a is of type Frame; it must be a str"),
     ("bert.embed(np.array('a'))", "texts=array.* is of type ndarray"),
     ("bert.embed(np.zeros((2, 99)))", r"texts\[0\]=array.* is of type ndarray"),
     ("bert.classify(np.array([['a', 'b', 'c']]))", r"texts\[0\] has 3 texts"),
