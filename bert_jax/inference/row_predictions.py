@@ -31,6 +31,7 @@ from bert_jax.tasks.texts.examples import (
     TextExample,
     require_num_texts,
     require_same_number,
+    significant_digits,
 )
 from bert_jax.terminal.progress import Progress
 
@@ -236,8 +237,7 @@ def _rounded(value: Any, unit: float) -> Any:
         return [_rounded(item, unit) for item in value]
     if not isinstance(value, float):
         return value
-    digits = 9 + math.ceil(math.log10(min(max(1.0, abs(value) / unit), 1e8)))
-    return float(f"{value:.{digits}g}")
+    return float(f"{value:.{significant_digits(value, unit)}g}")
 
 
 def _renamed(prediction: JsonObject, taken: JsonObject) -> JsonObject:

@@ -103,3 +103,12 @@ def test_scores_in_other_units_stand_for_the_same_numbers():
         assert (config.target_mean, config.target_deviation) == (targets or (0, 1))
         assert numbers(config, params) == pytest.approx(expected, rel=1e-6)
     assert params["classifier"]["dense"]["kernel"].dtype == np.float32
+
+
+def test_numbers_that_lie_close_together_are_written_apart(tmp_path):
+    """In `predictions.tsv`; with four decimals both were 5.0000."""
+    values = [{"value": 5.00001}, {"value": 5.00002}]
+    predictions = Predictions(examples(5, 5.00001), values)
+    task(5.0, 1e-5).write(predictions, tmp_path)
+    _, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["5.00001", "5.00002"]

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import itertools
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -137,6 +138,14 @@ def parse_number(value: object, where: str) -> float:
             f"{largest:.7g} in size, because training is in float32; scale the labels."
         )
     return number
+
+
+def significant_digits(value: float, unit: float) -> int:
+    """Return nine digits, which determine a float32, or as many as it takes in units.
+
+    `unit` is the deviation of the numbers that are learned.
+    """
+    return 9 + math.ceil(math.log10(min(max(1.0, abs(value) / unit), 1e8)))
 
 
 def classes_of(example: TextExample) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from bert_jax.tasks.texts.examples import (
     require_labels,
     require_num_texts,
     require_same_number,
+    significant_digits,
     texts_of,
     write_table,
 )
@@ -195,8 +196,8 @@ class TextTask(FinetuningTask):
         any, and the probability of the predicted class, or of each one.
         """
         examples, values = predictions.examples, predictions.values
-        separator = self.data.label_separator
-        predicted = [_predicted(value, separator) for value in values]
+        separator, unit = self.data.label_separator, self.model.target_deviation
+        predicted = [_predicted(value, separator, unit) for value in values]
         if glue := self.data.glue:
             tables = collections.defaultdict[str, list[str]](list)
             for example, cell in zip(examples, predicted, strict=True):
@@ -248,11 +249,11 @@ class TextTask(FinetuningTask):
         return TextExample(texts_of(row, self.data), where=row.where)
 
 
-def _predicted(prediction: Prediction, separator: str) -> str:
+def _predicted(prediction: Prediction, separator: str, unit: float) -> str:
     if "value" in prediction:
         value = prediction["value"]
-        is_plain = value == 0 or 1e-2 <= abs(value) < 1e9
-        exact = ".15g" if abs(value) >= 1e9 else ".9g"
+        is_plain = value == 0 or (1e-2 <= abs(value) < 1e9 and unit >= 1e-2)
+        exact = f".{min(15, significant_digits(value, unit))}g"
         return f"{value:{'.4f' if is_plain else exact}}"
     if "labels" in prediction:
         return separator.join(prediction["labels"])
