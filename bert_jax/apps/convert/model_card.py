@@ -148,16 +148,23 @@ def usage(model: Model) -> tuple[str, str, str]:
         return "sentence-similarity", "sentence-transformers", _SENTENCES
     if config.get("task") == "sentence-pairs":
         return "text-ranking", "sentence-transformers", _RANKING
-    kind, data = PIPELINES[head], config.get("data", {})
+    kind = PIPELINES[head]
     if head in _CODE:
         code = _OF_A_CLASS.format(suffix=_SUFFIXES[head], code=_CODE[head])
         return kind, "transformers", code
     text = '"It was dark inside."'
     if kind == "fill-mask":
         text = json.dumps(f"It was {model.tokenizer.mask_token} inside.")
-    elif 2 in (data.get("num_texts"), len(data.get("text_columns") or ())):
+    elif reads_pairs(model):
         text = '{"text": "It was dark.", "text_pair": "There was no light."}'
     return kind, "transformers", _OF_A_PIPELINE.format(kind=kind, text=text)
+
+
+def reads_pairs(model: Model) -> bool:
+    """Return whether a model was fine-tuned on pairs of texts, as far as is known."""
+    data = model.run.get("data", {})
+    numbers = data.get("num_texts"), len(data.get("text_columns") or ())
+    return 2 in numbers or model.run.get("task") == "sentence-pairs"
 
 
 def _parts(model: Model) -> JsonObject:

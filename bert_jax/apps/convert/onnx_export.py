@@ -17,7 +17,6 @@ from bert_jax.apps.convert.export import (
     export_receipt,
     huggingface_config,
     input_names,
-    max_tokens,
     require_parameters,
     require_tokenizer_json,
     write_tokenizer,
@@ -79,8 +78,7 @@ def export_onnx(
         differences = write_tokenizer(model, directory)
         if embedding is not None:
             write_embedding(embedding, directory, model.config)
-        page = readme(model.config, model.tokenizer, max_tokens(model), graph.outputs)
-        (directory / CARD).write_text(page)
+        (directory / CARD).write_text(readme(model, graph.outputs))
         comparison = compare_onnx(directory, model.config, model.params, embedding)
         receipt = {"comparison": dataclasses.asdict(comparison)}
         if differences.strings:

@@ -1,11 +1,11 @@
 """Write the README of an ONNX export: its outputs, and a program that runs it."""
 
-from bert_jax.apps.convert.export import input_names
+from bert_jax.apps.convert.export import input_names, max_tokens
+from bert_jax.apps.convert.model_card import reads_pairs
 from bert_jax.apps.convert.onnx_graph import MODEL, Dims
-from bert_jax.config import BertConfig
 from bert_jax.formats.families import FAMILIES
 from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
-from bert_jax.tokenization import Tokenizer
+from bert_jax.pretrained import Model
 
 PROGRAM = """\
 import {libraries}
@@ -29,24 +29,24 @@ _VALUES = {
 }
 """The attribute of an encoding that is the value of an input."""
 _TWO = '["The first text.", "Another one."]'
+_PAIRS = '[("Was it dark?", "It was dark."), ("Who was there?", "It rained.")]'
 _LABELS = (
     'config = json.loads(pathlib.Path("config.json").read_text())\n'
     'labels = config["id2label"]\n'
 )
 
 
-def readme(
-    config: BertConfig, tokenizer: Tokenizer, max_tokens: int, outputs: dict[str, Dims]
-) -> str:
-    """Return the page of a graph with these outputs, which cuts longer texts."""
-    texts, use = _example(config, outputs, tokenizer.mask_token)
+def readme(model: Model, outputs: dict[str, Dims]) -> str:
+    """Return the page of a model's graph with these outputs, which cuts long texts."""
+    config, tokenizer = model.config, model.tokenizer
+    texts, use = _example(model, outputs)
     libraries = ["json", "pathlib"] if "json." in use else []
     pairs = [f'("{name}", "{_VALUES[name]}")' for name in input_names(config)]
     program = PROGRAM.format(
         libraries=", ".join([*libraries, "numpy", "onnxruntime", "tokenizers"]),
         tokenizer=TOKENIZER_JSON,
         model=MODEL,
-        length=max_tokens,
+        length=max_tokens(model),
         pad_id=tokenizer.pad_id,
         pad_token=tokenizer.special_names["[PAD]"],
         texts=texts,
@@ -78,10 +78,9 @@ Run it in this directory, with onnxruntime, tokenizers and NumPy:
 """
 
 
-def _example(
-    config: BertConfig, outputs: dict[str, Dims], mask: str
-) -> tuple[str, str]:
+def _example(model: Model, outputs: dict[str, Dims]) -> tuple[str, str]:
     """Return texts for the head, and what to do with its outputs, as Python."""
+    config, mask = model.config, model.tokenizer.mask_token
     head = config.head
     if head == "multiple_choice":
         pairs = '[("The context.", "A choice."), ("The context.", "Another choice.")]'
@@ -94,12 +93,13 @@ def _example(
         )
         return '[("Who sat on the mat?", "The cat sat on the mat.")]', use
     if head == "sequence_classification":
+        texts = _PAIRS if reads_pairs(model) else _TWO
         if config.problem_type == "regression":
-            return _TWO, "print(logits[:, 0])  # a value per text"
+            return texts, "print(logits[:, 0])  # a value per text"
         names = "[labels[str(i)] for i in logits.argmax(1)]"
         if config.problem_type == "multi_label_classification":
             names = "[[labels[str(i)] for i in row.nonzero()[0]] for row in logits > 0]"
-        return _TWO, f"{_LABELS}print({names})"
+        return texts, f"{_LABELS}print({names})"
     if head == "token_classification":
         tags = "[labels[str(i)] for i in logits[0].argmax(1)]"
         return _TWO, f"{_LABELS}print(list(zip(rows[0].tokens, {tags})))"

@@ -31,6 +31,7 @@ from bert_jax.cli.main import main
 from bert_jax.config import BertConfig
 from bert_jax.config.embedding import Embedding
 from bert_jax.formats.names import names_of
+from bert_jax.pretrained import load_pretrained
 from bert_jax.storage.manifest import sha256_of
 
 onnx = pytest.importorskip("onnx")
@@ -265,6 +266,18 @@ def test_the_readme_predicts_what_the_model_predicts(tmp_path, capsys, monkeypat
     text = "the [MASK] mat"
     ((best, _),) = bert_jax.load(masked).fill_mask(text, k=1)
     assert run_readme(tmp_path / "masked", capsys, repr([text])) == best
+
+
+def test_the_readme_of_a_model_of_pairs_has_pairs(tmp_path, capsys, monkeypatch):
+    """Of single texts it printed what the model never learned."""
+    path = imported("BertForSequenceClassification", tmp_path)
+    run = {"task": "text-classification", "data": {"num_texts": 2}}
+    model = dataclasses.replace(load_pretrained(os.fspath(path)), run=run)
+    export_onnx(model, epath.Path(tmp_path / "out"))
+    monkeypatch.chdir(tmp_path / "out")
+    pairs = [("Was it dark?", "It was dark."), ("Who was there?", "It rained.")]
+    labels = [one["label"] for one in bert_jax.load(path).classify(pairs)]
+    assert eval(run_readme(tmp_path / "out", capsys, "")) == labels
 
 
 def test_a_model_of_sentences_gives_its_vectors(tmp_path, capsys, monkeypatch):
