@@ -175,30 +175,39 @@ def stratified_groups(
 
     The classes are gone through from the one with the fewest groups to the one with the
     most (Sechidis et al. 2011). Of each, groups are held out up to the fraction of its
-    examples: at least one group, unless it is the only one, and never all.
+    examples: at least one group, and never all, where other classes keep one, too.
 
     Args:
         sizes: the number of examples of each group.
         classes: the classes of its examples; a group without a class is of one more.
     """
     members: dict[str, list[int]] = {}
-    for number, names in enumerate(classes):
-        for name in names or ("",):
+    names_of = [own or ("",) for own in classes]
+    for number, names in enumerate(names_of):
+        for name in names:
             members.setdefault(name, []).append(number)
     chosen, decided = set[int](), set[int]()
+    left = {name: len(groups) for name, groups in members.items()}
+
+    def may_leave(number: int) -> bool:
+        return min(left[name] for name in names_of[number]) > 1
+
     for name in sorted(members, key=lambda name: (len(members[name]), name)):
         groups = members[name]
         order = permute(np.arange(len(groups)), len(groups), key=0).tolist()
-        free = [groups[i] for i in order if groups[i] not in decided]
         held = [number for number in groups if number in chosen]
-        num_left, num_rows = len(groups) - len(held), sum(sizes[i] for i in held)
+        able = [groups[i] for i in order if may_leave(groups[i])]
+        # If rarer classes have decided all of them, one is chosen all the same.
+        free = [i for i in able if i not in decided] or ([] if held else able)
+        num_rows = sum(sizes[i] for i in held)
         limit = fraction * sum(sizes[number] for number in groups) + 0.5
         if fraction and free and not held:
             limit = max(limit, min(sizes[number] for number in free))
         for number in free:
-            if num_left > 1 and num_rows + sizes[number] <= limit:
+            if may_leave(number) and num_rows + sizes[number] <= limit:
                 chosen.add(number)
-                num_left, num_rows = num_left - 1, num_rows + sizes[number]
+                num_rows += sizes[number]
+                left |= {n: left[n] - 1 for n in names_of[number]}
         decided.update(free)
     return chosen
 

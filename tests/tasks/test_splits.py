@@ -105,6 +105,20 @@ def test_each_class_of_two_groups_is_on_both_sides(groups, fraction):
     assert not stratified_groups(sizes, names, 0.0)
 
 
+@given(st.lists(st.sets(st.sampled_from("abcd"))), st.floats(0.01, 0.9))
+def test_no_class_of_several_is_held_out_altogether(names, fraction):
+    """Of texts with several classes, too; then the model never learned it."""
+    chosen = stratified_groups([1] * len(names), names, fraction)
+    left = [own for i, own in enumerate(names) if i not in chosen]
+    assert set().union(*left) == set().union(*names)
+
+
+def test_a_class_whose_texts_rarer_ones_keep_is_held_out_all_the_same():
+    names = [{"b", "a"}, {"c", "a"}, {"c", "b"}, {"c", "b", "a"}]
+    chosen = stratified_groups([1] * len(names), names, 0.1)
+    assert set().union(*(names[i] for i in chosen)) == {"a", "b", "c"}
+
+
 def test_classes_and_equal_texts_are_said():
     own = task()
     own = dataclasses.replace(
