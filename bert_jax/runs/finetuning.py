@@ -50,12 +50,14 @@ BEFORE = "before_"
 
 
 def examples_line(setup: FinetuningSetup) -> str:
-    """Return a line on the number of examples and steps."""
-    config = setup.config
+    """Return a line on the number of examples, and of rows if it differs, and steps."""
+    config, splits = setup.config, (setup.train, setup.validation)
+    train, validation = (len(split.examples) for split in splits)
+    rows = [len(split.tokenized) for split in splits]
+    in_rows = "" if rows == [train, validation] else " ({:,} and {:,} rows)"
     return (
-        f"{len(setup.train.tokenized):,} examples to learn from, "
-        f"{len(setup.validation.tokenized):,} to score on; {config.num_steps:,} steps "
-        f"of {config.batch_size}."
+        f"{train:,} examples to learn from, {validation:,} to score on"
+        f"{in_rows.format(*rows)}; {config.num_steps:,} steps of {config.batch_size}."
     )
 
 

@@ -31,7 +31,7 @@ from bert_jax.config import (
 from bert_jax.distributed.sharding import path_name
 from bert_jax.inference.evaluation import evaluate
 from bert_jax.model import attention
-from bert_jax.runs.finetuning import finetune
+from bert_jax.runs.finetuning import examples_line, finetune
 from bert_jax.runs.finetuning_examples import chosen_config
 from bert_jax.runs.finetuning_setup import merge_model_config, rate_for
 from bert_jax.storage.manifest import read_manifest, write_manifest
@@ -136,6 +136,20 @@ def test_the_attention_kernel_is_of_the_run():
     assert merge_model_config(config, source, "there").attention_kernel == "plain"
     config = FinetuneConfig(model=BertConfig(attention_kernel="fused"))
     assert merge_model_config(config, source, "there").attention_kernel == "fused"
+
+
+@pytest.mark.parametrize(("rows", "said"), [(2, ""), (7, " (7 and 1 rows)")])
+def test_examples_are_counted_and_rows_too_if_they_differ(rows, said):
+    """Long sentences to tag and documents take several rows each."""
+    train, validation = (
+        types.SimpleNamespace(examples=[None] * n, tokenized=[None] * number)
+        for n, number in ((2, rows), (1, 1))
+    )
+    setup: Any = types.SimpleNamespace(
+        config=FinetuneConfig(num_steps=4), train=train, validation=validation
+    )
+    line = f"2 examples to learn from, 1 to score on{said}; 4 steps of 32."
+    assert examples_line(setup) == line
 
 
 def test_a_record_has_the_shape_and_the_rate_of_another_model():
