@@ -63,13 +63,15 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
 def settings_for(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     """Return the settings with what the model decides of them.
 
-    These are how sentence pairs become vectors, and whether a text has several labels.
-    Raise ValueError if rows are longer than the model takes, or its files require what
-    this library does not compute.
+    These are how sentence pairs become vectors, whether a text has several labels, and
+    lengths that are not given. Raise ValueError if rows are longer than the model
+    takes, or its files require what this library does not compute.
     """
     positions = model.config.max_position_embeddings
     rule = f"data.max_length={data.max_length} but the model has {positions} positions"
     require(data.max_length <= positions, f"{rule}; pass at most that.")
+    if not data.max_length:  # 0 is the model's own
+        data = fit_lengths(data, positions, examples_config_of(model).max_length)
     if model.config.problem_type == "multi_label_classification":
         data = data.changed(multi_label=True)
     if model.config.head != PairVectorsTask.head:

@@ -1,6 +1,7 @@
 """`bert-jax finetune`, `evaluate` and `predict`, from a table to an answer."""
 
 import csv
+import dataclasses
 import io
 import json
 import math
@@ -19,6 +20,8 @@ from bert_jax.cli.finetuning import FinetuneOptions, default_config, read_finetu
 from bert_jax.cli.inference import with_other_files
 from bert_jax.cli.main import main
 from bert_jax.config import ExamplesConfig
+from bert_jax.inference.evaluation import settings_for
+from bert_jax.pretrained import load_pretrained
 
 TEXTS = [
     f"The {SUBJECTS[i % 4]} {VERBS[i % 5]} the {OBJECTS[i % 7]}." for i in range(40)
@@ -117,6 +120,16 @@ def test_a_pair_of_texts_is_refused_by_a_model_of_single_ones(
     command = ("finetune", "text-classification", *data, *run)
     assert "line 2 holds a pair" in refused(*command, "--data.validation", file)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_length_of_0_is_the_models_own(classes):
+    """As the help says; rows were as long as the model has positions."""
+    model = load_pretrained(str(classes))
+    assert model.data is not None
+    short = dataclasses.replace(model, data=model.data.changed(max_length=8))
+    for length, used in ((0, 8), (16, 16)):
+        data = ExamplesConfig(max_length=length)
+        assert settings_for(data, short).max_length == used
 
 
 def test_a_file_without_labels_is_answered_but_not_scored(classes, capsys, tmp_path):
