@@ -46,8 +46,7 @@ from bert_jax.terminal.messages import warn
 def examples_config_of(model: Model) -> ExamplesConfig:
     """Return how a model's examples became rows; the default if it has none."""
     positions = model.config.max_position_embeddings
-    own = min(model.own_length or positions, positions)
-    return model.data or default_examples_config(own)
+    return model.data or default_examples_config(positions, model.own_length)
 
 
 def settings_of(model: str) -> tuple[ExamplesConfig, str]:
@@ -55,9 +54,8 @@ def settings_of(model: str) -> tuple[ExamplesConfig, str]:
     directory = resolve_path(model)[0]
     if run := read_finetuning(directory):
         return run.data, run.task
-    positions = read_positions(directory)
-    own = min(read_own_length(directory) or positions, positions)
-    return default_examples_config(own), ""
+    own = read_own_length(directory)
+    return default_examples_config(read_positions(directory), own), ""
 
 
 def settings_for(data: ExamplesConfig, model: Model) -> ExamplesConfig:
@@ -81,8 +79,9 @@ def settings_for(data: ExamplesConfig, model: Model) -> ExamplesConfig:
     return data.changed(embedding=embedding)
 
 
-def default_examples_config(length: int) -> ExamplesConfig:
-    """Return the settings for an imported model with rows of this length."""
+def default_examples_config(positions: int, own_length: int = 0) -> ExamplesConfig:
+    """Return the settings for an imported model; a length of 0 is not known."""
+    length = min(own_length or positions, positions)
     return fit_lengths(ExamplesConfig(), max(length, 8))
 
 
