@@ -51,14 +51,13 @@ BEFORE = "before_"
 
 def examples_line(setup: FinetuningSetup) -> str:
     """Return a line on the number of examples, and of rows if it differs, and steps."""
-    config, splits = setup.config, (setup.train, setup.validation)
-    train, validation = (len(split.examples) for split in splits)
-    rows = [len(split.tokenized) for split in splits]
-    in_rows = "" if rows == [train, validation] else " ({:,} and {:,} rows)"
-    return (
-        f"{train:,} examples to learn from, {validation:,} to score on"
-        f"{in_rows.format(*rows)}; {config.num_steps:,} steps of {config.batch_size}."
-    )
+    train, validation = len(setup.train.examples), len(setup.validation.examples)
+    train_rows, rows = len(setup.train.tokenized), len(setup.validation.tokenized)
+    is_same = (train_rows, rows) == (train, validation)
+    in_rows = "" if is_same else f" ({train_rows:,} and {rows:,} rows)"
+    steps = f"{setup.config.num_steps:,} steps of {setup.config.batch_size}"
+    learned = f"{train:,} examples to learn from, {validation:,} to score on"
+    return f"{learned}{in_rows}; {steps}."
 
 
 def finetune(
