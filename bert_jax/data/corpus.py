@@ -35,6 +35,9 @@ Spans = Int64[np.ndarray, "_ 2"]
 """Start and end of each document, in bytes."""
 DIVIDED = f"documents of more than {MAX_DOCUMENT_BYTES >> 20} MiB were divided"
 _SPAN = np.dtype((np.int64, 2))
+_Known = dict[tuple[int, int], tuple[Callable[[], bytes], set[bytes]]]
+"""By the number of documents and bytes: what computes the digest of the first source,
+and the digests of the others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +76,7 @@ def read_corpus(
     all_spans, files, descriptions = [], [], []
     dropped = (text_report := TextReport()).dropped
     deduplicator, reported = Deduplicator(config.sentences == "split"), time.monotonic()
-    digests = collections.defaultdict[tuple[int, int], list[Callable[[], bytes]]](list)
+    known = _Known()
     for number, source in enumerate(sources):
         spool = folder / f"{number:05d}.txt"
         path, spans = _read_source(config, source, spool, dropped)
@@ -88,7 +91,7 @@ def read_corpus(
             fresh = spool.with_suffix(".fresh.txt")
             path, spans = _spool(filter(None, new), fresh, records=True)
             spool.unlink(missing_ok=True)
-        elif len(spans) and _is_repeated(path, spans, digests):
+        elif len(spans) and _is_repeated(path, spans, known):
             text_report.text[REPEATED] += 1
             text_report.first.setdefault(REPEATED, source.name)
         all_spans.append(spans)
@@ -104,17 +107,19 @@ def read_corpus(
     return Corpus(documents, files, descriptions, inputs, text_report)
 
 
-def _is_repeated(
-    path: str, spans: Spans, digests: dict[tuple[int, int], list[Callable[[], bytes]]]
-) -> bool:
+def _is_repeated(path: str, spans: Spans, known: _Known) -> bool:
     """Whether an earlier source has the same texts; those of equal size alone are read.
 
-    The `digests` are by the number of documents and of bytes.
+    The time is that of reading them, once, however many have one size.
     """
     digest = functools.cache(functools.partial(_digest, path, spans))
-    earlier = digests[len(spans), int(np.diff(spans).sum())]
-    earlier.append(digest)
-    return any(one() == digest() for one in earlier[:-1])
+    size = len(spans), int(np.diff(spans).sum())
+    first, others = known.setdefault(size, (digest, set()))
+    if first is digest:
+        return False
+    is_repeated = digest() == first() or digest() in others
+    others.add(digest())
+    return is_repeated
 
 
 def _texts(path: str, spans: Spans) -> Iterator[bytes]:
