@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import Mesh
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from bert_jax.config import OptimizerConfig, RunConfig
 from bert_jax.config.checks import require
@@ -147,7 +147,7 @@ class Optimizer:
 
     @functools.cached_property
     def _chain(self) -> optax.GradientTransformationExtraArgs:
-        """Adam or Muon first, the schedule last: other methods rely on it.
+        """Adam or Muon first, the schedule last: `update` and `num_updates` rely on it.
 
         LAMB's ratio of norms is 1 for biases and LayerNorm, which are not decayed
         either.
@@ -186,9 +186,13 @@ class Optimizer:
         next_rest = jax.tree.map(if_finite, rest, list(state[1:]))
         return next_params, (first_state, *next_rest), grad_norm
 
+    def num_updates(self, state: optax.OptState) -> Int[Array, ""]:
+        """Return the number of updates made; the schedule counts these."""
+        return state[-1].count
+
     def learning_rate(self, state: optax.OptState) -> Float[Array, ""]:
-        """Return the learning rate of the next update, by the number of those made."""
-        rate: Float[Array, ""] = self.schedule(state[-1].count)
+        """Return the learning rate of the next update."""
+        rate: Float[Array, ""] = self.schedule(self.num_updates(state))
         return rate
 
     def freeze(self, params: Params) -> Params:
