@@ -119,9 +119,10 @@ class Bert(nn.Module):
         deterministic: bool = True,
         hidden: Float[Array, "B T D"] | None = None,
     ) -> Float[Array, "B ..."]:
-        """Return the float32 scores of a fine-tuning head, by given hidden states.
+        """Return the float32 scores of a fine-tuning head.
 
-        [B, C] for texts, [B, T, C] for tokens, [B, 1] for choices (a row each).
+        [B, C] for texts, [B, T, C] for tokens, [B, 1] for choices (a row each). The
+        hidden states are computed, unless `hidden` gives them.
         """
         hidden = self(inputs, deterministic) if hidden is None else hidden
         features = hidden

@@ -96,7 +96,7 @@ class Tokenizer:
         self.continues_word.flags.writeable = False
         sizes = list(map(self._backend.num_bytes, self._backend.tokens))
         self.num_bytes: Int32[np.ndarray, " V"] = np.array(sizes, np.int32)
-        """The UTF-8 bytes of a token and the space before it; 0 for special tokens."""
+        """UTF-8 bytes of each token and any space before it; 0 for special tokens."""
         self.num_bytes[[*self.special_ids.values()]] = 0
         self.num_bytes.flags.writeable = False
         self.word_limit = self._backend.word_limit
