@@ -178,23 +178,27 @@ class PretrainingTask(Task):
     def init_params(self, key: Key[Array, ""]) -> Params:
         return init_params(self.config.model, key)
 
+    def corrupt(self, batch: DeviceBatch, key: Key[Array, ""]) -> PretrainingBatch:
+        """Mask the rows by `key`, at the rate `masking.rate`."""
+        return self._mask(batch, key)
+
     def corrupt_at_step(
         self, batch: DeviceBatch, key: Key[Array, ""], step: Int[Array, ""]
     ) -> PretrainingBatch:
         """Mask the rows by `key`, at the rate of a step."""
-        c, length = self.config, batch["tokens"].shape[-1]
+        c = self.config
         if c.masking.final_rate is None:
-            return self.corrupt(batch, key)
+            return self._mask(batch, key)
         run = range(c.data.first_step, c.num_steps)
-        return self.corrupt(batch, key, counts_at_step(step, length, c.masking, run))
+        length = batch["tokens"].shape[-1]
+        return self._mask(batch, key, counts_at_step(step, length, c.masking, run))
 
-    def corrupt(
+    def _mask(
         self,
         batch: DeviceBatch,
         key: Key[Array, ""],
         counts: Int[Array, " lengths"] | None = None,
     ) -> PretrainingBatch:
-        """Mask the rows by `key`; without `counts`, at the rate `masking.rate`."""
         masking, words = self.config.masking, None
         if masking.unit != "token":
             words = self.dataset.tokenizer.continues_word
@@ -221,14 +225,28 @@ class PretrainingTask(Task):
         return {name: counts[name] for name in self.objective if name in counts}
 
     def loss(
-        self, params: Params, batch: PretrainingBatch, key: Key[Array, ""] | None
+        self, params: Params, batch: PretrainingBatch, key: Key[Array, ""]
     ) -> Sums:
-        c, teacher, distances = self.config, self.teacher, {}
-        if teacher is None:
-            scores = pretraining_scores(c.model, params, batch, key)
+        return self._losses(params, batch, key)
+
+    def _losses(
+        self,
+        params: Params,
+        batch: PretrainingBatch,
+        dropout_key: Key[Array, ""] | None = None,
+    ) -> Sums:
+        distances = {}
+        if self.teacher is None:
+            model = self.config.model
+            scores = pretraining_scores(model, params, batch, dropout_key)
         else:
             scores, distance = distil(
-                c, teacher, params, batch.masked, batch.first, key
+                self.config,
+                self.teacher,
+                params,
+                batch.masked,
+                batch.first,
+                dropout_key,
             )
             distances = {DISTILLATION_LOSS: distance}
         pairs, tokens = self.pair_objective, self.token_objective
@@ -239,7 +257,7 @@ class PretrainingTask(Task):
     ) -> tuple[Sums, dict[str, jax.Array]]:
         """Evaluate as in `Task.evaluate`; the masks are always the same."""
         rows = self.mask_for_evaluation(batch)
-        sums = self.loss(params, rows, None)
+        sums = self._losses(params, rows)
         if self.is_causal:
             sizes = jnp.asarray(self.dataset.tokenizer.num_bytes, jnp.float32)
             labels, weights = rows.masked.labels, rows.masked.weights
