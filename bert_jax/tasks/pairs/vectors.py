@@ -108,16 +108,18 @@ class PairVectorsTask(FinetuningTask):
             own = embedding.first_prompt(names)
             return checked_prompt(embedding, tokenizer, own, limit)
 
-        texts, skips = list[str](), list[int]()
-        for example in examples:
-            for i, text in enumerate(example.texts):
-                prompt, skip = prompt_of(self._prompt_names(example, i))
-                texts.append(prompt + text)
-                skips.append(skip)
-        ids = tokenizer.encode_each(texts)
+        prompts = [
+            prompt_of(self._prompt_names(example, i))
+            for example in examples
+            for i in range(len(example.texts))
+        ]
+        texts = (text for example in examples for text in example.texts)
+        ids = tokenizer.encode_each(
+            prompt + text for (prompt, _), text in zip(prompts, texts, strict=True)
+        )
         rows, cut = join_pairs(tokenizer, ((one,) for one in ids), limit)
         by_example = {"cut": np.any(cut.reshape(-1, num_texts), axis=1)}
-        if any(skips):
+        if any(skips := [skip for _, skip in prompts]):
             by_example["skip"] = np.array(skips, np.int32).reshape(-1, num_texts)
         if examples[0].label is not None:
             scores = [example.label for example in examples]
