@@ -154,10 +154,9 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     # Not splitlines, which also splits at characters that a word may hold.
     lines = text.removesuffix("\n").split("\n")
     _check_line_ends(lines, path)
-    numbers = [n for n, line in enumerate(lines, 1) if _is_word(line)]
-    if not numbers:
+    first = next((n for n, line in enumerate(lines, 1) if _is_word(line)), 0)
+    if not first:
         return []
-    first = numbers[0]
     tabs = "\t" in lines[first - 1].strip(_BLANKS)
     width = len(_split(lines[first - 1], tabs))
     hint = _COMMENT_HINT * lines[first - 1].startswith("#")
@@ -186,7 +185,8 @@ def _read_columns(path: str, skip_damaged: bool) -> list[Sentence]:
     rows = _rows_of_lines(lines, path)
     sentences = parse_rows(path, rows, parse, skip_damaged, "sentences")
     _check_first_column(sentences, width)
-    after = tuple(line.strip(_BLANKS) for line in lines[numbers[-1] :])
+    end = next(n for n in range(len(lines), 0, -1) if _is_word(lines[n - 1]))
+    after = tuple(line.strip(_BLANKS) for line in lines[end:])
     return [*sentences[:-1], dataclasses.replace(sentences[-1], after=after)]
 
 
