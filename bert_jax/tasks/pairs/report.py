@@ -135,7 +135,8 @@ def rank_sections(report: JsonObject) -> list[views.Section]:
     columns = [views.Column("rank"), views.Column("first texts", "whole")]
     columns.append(views.Column("fraction", "percent", has_bar=True))
     rows = []
-    for low, high, count in (entry.values() for entry in report["ranks"]):
+    for entry in report["ranks"]:
+        low, high, count = (entry[name] for name in ("low", "high", "count"))
         ranks = f"{low} to {high}" if high else f"{low} or more"
         ranks = str(low) if low == high else ranks
         rows.append([ranks, count, count / max(total, 1)])

@@ -104,9 +104,10 @@ def sections(report: JsonObject) -> list[views.Section]:
     names = ("mean error", "mean absolute error", "root mean squared error")
     columns = [views.Column("gold numbers"), views.Column("texts", "whole")]
     columns += [views.Column(name, "number") for name in names]
+    keys = [name.replace(" ", "_") for name in names]
     total, errors = report["num_examples"], report["errors"]
-    rows = range_rows(report, lambda entry: [entry[key] for key in errors])
-    rows.append(["all", total, *errors.values()])
+    rows = range_rows(report, lambda entry: [entry[key] for key in keys])
+    rows.append(["all", total, *(errors[key] for key in keys)])
     table = views.Table("Errors by gold number", columns, rows, last_rows=1)
     note = "The error is the predicted number minus the gold one."
     about = (
