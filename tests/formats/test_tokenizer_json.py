@@ -49,6 +49,18 @@ def test_a_tokenizer_without_a_model_is_imported_as_advised(rest, tmp_path, caps
     assert Tokenizer.load(output).fingerprint == alone.fingerprint
 
 
+@pytest.mark.parametrize("name", ["tf_model.h5", "model-00001-of-00002.safetensors"])
+def test_a_tokenizer_beside_a_part_of_a_model_is_not_alone(name, tmp_path, capsys):
+    """The model was wanted, and its tokenizer was written, with exit code 0."""
+    written("Roberta", tmp_path)
+    (tmp_path / name).touch()
+    (tmp_path / "config.json").unlink(missing_ok=True)
+    words = ["--from", "huggingface", str(tmp_path), "--output", str(tmp_path / "b")]
+    assert main(["convert", "import", *words]) == 2
+    assert "holds neither model.safetensors nor" in capsys.readouterr().err
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_ids_and_offsets_are_the_librarys(family, tmp_path):
     tokenizer = written(family, tmp_path)

@@ -16,7 +16,6 @@ from bert_jax.formats.huggingface import (
 )
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.formats.model_files import read_object_or_empty
-from bert_jax.formats.tensor_files import INDEX, PICKLES, SINGLE
 from bert_jax.formats.tf1 import TOKENIZER, is_tf1, read_tf1
 from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.model.finite import require_finite
@@ -25,6 +24,8 @@ from bert_jax.storage.atomic import atomic_directory, require_new
 from bert_jax.storage.remote import open_directory
 
 _MAX_LISTED = 8
+_WEIGHTS = (".safetensors", ".bin", ".index.json", ".index", ".h5", ".msgpack", ".pt")
+"""Endings of the files that hold a model, whole or in part, in any form."""
 
 
 def summary(imported: Imported) -> str:
@@ -89,10 +90,10 @@ def import_checkpoint(
 def holds_tokenizer_alone(directory: epath.Path) -> bool:
     """Whether a directory has a tokenizer of another library, and no model."""
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
-    if names.isdisjoint(TOKENIZER_FILES) or names & {CONFIG, MODULES, SINGLE, INDEX}:
+    has_model = names & {CONFIG, MODULES} or any(n.endswith(_WEIGHTS) for n in names)
+    if names.isdisjoint(TOKENIZER_FILES) or has_model:
         return False
-    is_ours = "kind" in read_object_or_empty(directory / TOKENIZER)
-    return names.isdisjoint(PICKLES) and not is_ours
+    return "kind" not in read_object_or_empty(directory / TOKENIZER)
 
 
 def write_imported(
