@@ -112,3 +112,10 @@ def test_numbers_that_lie_close_together_are_written_apart(tmp_path):
     task(5.0, 1e-5).write(predictions, tmp_path)
     _, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
     assert [line.split("\t")[1] for line in lines] == ["5.00001", "5.00002"]
+
+
+def test_large_numbers_are_written_in_full(tmp_path):
+    predictions = Predictions(examples(5), [{"value": 1234567891.0}])
+    task(0.0, 3e9).write(predictions, tmp_path)
+    _, line = (tmp_path / "predictions.tsv").read_text().splitlines()
+    assert line.split("\t")[1] == "1234567891"

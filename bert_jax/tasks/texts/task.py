@@ -253,8 +253,8 @@ def _predicted(prediction: Prediction, separator: str, unit: float) -> str:
     if "value" in prediction:
         value = prediction["value"]
         is_plain = value == 0 or (1e-2 <= abs(value) < 1e9 and unit >= 1e-2)
-        exact = f".{min(15, significant_digits(value, unit))}g"
-        return f"{value:{'.4f' if is_plain else exact}}"
+        digits = 15 if abs(value) >= 1e9 else significant_digits(value, unit)
+        return f"{value:{'.4f' if is_plain else f'.{min(15, digits)}g'}}"
     if "labels" in prediction:
         return separator.join(prediction["labels"])
     return str(prediction["label"])
