@@ -115,10 +115,11 @@ def require_trainable(task: Task, config: RunConfig, tokenizer: Tokenizer) -> No
     )
     params = jax.eval_shape(task.init_params, jax.random.key(config.seed))
     leaves = flatten_dict(params).values() if isinstance(params, dict) else [params]
+    shown = " ".join(repr(params).split())  # Flax shows a FrozenDict on many lines
     require(
         all(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves),
-        f"{type(task).__name__}.init_params returns {params!r:.80}; it must be a dict "
-        "of arrays or of such dicts, without lists: give each array a name.",
+        f"{type(task).__name__}.init_params returns {shown:.80}; it must be a dict of "
+        "arrays or of such dicts, without lists: give each array a name.",
     )
     jax.eval_shape(Optimizer.of(config).freeze, params)
 
