@@ -17,6 +17,7 @@ from bert_jax.formats.huggingface import (
 from bert_jax.formats.imported import RECEIPT, Imported
 from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.formats.tf1 import TOKENIZER, is_tf1, read_tf1
+from bert_jax.formats.tokenizer_json import TOKENIZER_JSON
 from bert_jax.formats.tokenizers import from_huggingface
 from bert_jax.model.finite import require_finite
 from bert_jax.pretrained import as_directory, write_checkpoint
@@ -88,12 +89,14 @@ def import_checkpoint(
 
 
 def holds_tokenizer_alone(directory: epath.Path) -> bool:
-    """Whether a directory has a tokenizer of another library, and no model."""
+    """Whether a directory names a tokenizer of another library, and has no model."""
     names = {path.name for path in directory.iterdir()} if directory.is_dir() else set()
     has_model = names & {CONFIG, MODULES} or any(n.endswith(_WEIGHTS) for n in names)
-    if names.isdisjoint(TOKENIZER_FILES) or has_model:
+    if has_model or names.isdisjoint(TOKENIZER_FILES):
         return False
-    return "kind" not in read_object_or_empty(directory / TOKENIZER)
+    settings = read_object_or_empty(directory / TOKENIZER)
+    is_named = TOKENIZER_JSON in names or "tokenizer_class" in settings
+    return is_named and "kind" not in settings
 
 
 def write_imported(
