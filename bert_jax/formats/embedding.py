@@ -7,7 +7,7 @@ follow the model, and each module has a directory with a `config.json`.
 import contextlib
 import os
 from collections.abc import Sequence
-from typing import get_args
+from typing import Any, get_args
 
 from etils import epath
 
@@ -164,9 +164,7 @@ def _max_tokens(
     own: JsonObject, tokenizer: JsonObject, positions: int, path: epath.Path
 ) -> int:
     """Return the length to which sentence-transformers cuts a text."""
-    # max_len is its name of 2019.
-    stated = tokenizer.get("model_max_length", tokenizer.get("max_len"))
-    limits = own.get("max_seq_length"), stated, positions
+    limits = own.get("max_seq_length"), _tokenizer_limit(tokenizer), positions
     limit = next(limit for limit in limits if limit is not None)
     if type(limit) not in (int, float) or not limit > 2:
         raise ValueError(
@@ -177,13 +175,17 @@ def _max_tokens(
     return int(min(limit, positions))
 
 
+def _tokenizer_limit(tokenizer: JsonObject) -> Any:
+    # max_len is its name of 2019.
+    return tokenizer.get("model_max_length", tokenizer.get("max_len"))
+
+
 def stated_length(root: epath.Path) -> int:
     """Return the length to which a model's files say to cut texts; 0: they do not."""
     directory = model_directory(root)
     own = read_object_or_empty(_own_config(directory))
     tokenizer = read_object_or_empty(directory / TOKENIZER_CONFIG)
-    stated = tokenizer.get("model_max_length", tokenizer.get("max_len"))
-    for limit in (own.get("max_seq_length"), stated):
+    for limit in (own.get("max_seq_length"), _tokenizer_limit(tokenizer)):
         if isinstance(limit, int | float) and 2 < limit < _NO_LIMIT:
             return int(limit)
     return 0
