@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from bert_jax.cli.command import option_value, parse
+from bert_jax.cli.start import require_standard_output
 from bert_jax.terminal.messages import one_line
 
 
@@ -48,6 +49,7 @@ def fill(options: FillOptions) -> int:
     """Return 2 if a text was left out."""
     from bert_jax.inference.jsonl import filled_texts
 
+    require_standard_output()
     problems: list[str] = []
 
     def report(line: str) -> None:

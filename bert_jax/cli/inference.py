@@ -12,7 +12,7 @@ from etils import epath
 from bert_jax.cli.command import option_value, parse, taking_beam_options
 from bert_jax.cli.command import parse_with_beam_options as parse_with_beam_options
 from bert_jax.cli.readers import READ_BY, require_used
-from bert_jax.cli.start import ModelArgument, scores_json
+from bert_jax.cli.start import ModelArgument, require_standard_output, scores_json
 from bert_jax.config import ExamplesConfig
 from bert_jax.config.checks import (
     require,
@@ -258,6 +258,7 @@ def evaluate(options: EvaluateOptions) -> None:
     from bert_jax.tasks.baselines import no_better
     from bert_jax.tasks.own_metrics import load_function
 
+    require_standard_output(options.output)
     own = load_function(options.compute_metrics)
     directory, page = directory_and_page(options.output)
     require_outputs(directory, page)
@@ -325,8 +326,7 @@ def predict(options: PredictOptions) -> None:
     if options.output not in ("", "-"):
         require_new_file(options.output, options.overwrite, request.source)
         return say(write_predictions(request, options.output))
-    if sys.stdout is None:  # Python drops what is printed there
-        raise UsageError("standard output is closed; name a file by --output.")
+    require_standard_output(remedy="name a file by --output")
     for line in prediction_lines(request):
         print(line, flush=request.source == "-")
 
@@ -369,6 +369,7 @@ def generate(options: GenerateOptions) -> None:
 
     from bert_jax.inference.predictor import load
 
+    require_standard_output()
     values = dict(vars(options))
     model, seed = values.pop("model"), values.pop("seed")
     text = load(model).generate(**values, key=jax.random.key(seed))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from bert_jax.cli.start import require_standard_output
 from bert_jax.config.files import named_configs, read_purpose
 from bert_jax.distributed import environment
 from bert_jax.terminal.messages import UsageError, printable, say
@@ -60,6 +61,7 @@ class DemoOptions:
 
 
 def inspect(options: InspectOptions) -> None:
+    require_standard_output(options.output)
     if options.others and not options.output:
         raise UsageError(
             f"{1 + len(options.others)} paths stand side by side on a page; name it by "

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import tyro
 
-from bert_jax.cli.start import ModelArgument, scores_json
+from bert_jax.cli.start import ModelArgument, require_standard_output, scores_json
 from bert_jax.config.checks import require_delimiter
 from bert_jax.storage.files import require_new_file
 from bert_jax.terminal.messages import UsageError, printable, say
@@ -78,6 +78,7 @@ def require_effect(options: SearchOptions, names: Iterable[str], beside: str) ->
 
 
 def search(options: SearchOptions) -> None:
+    require_standard_output(options.output)
     if not options.query and not options.corpus:
         return search_collection(options)
     from bert_jax.inference.text_search import corpus_texts, text_search_lines

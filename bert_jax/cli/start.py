@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, TypeVar
 
@@ -78,6 +79,12 @@ def start(options: StartOptions) -> bool:
     from bert_jax.distributed import startup
 
     return startup.start(os.environ, options.initialization_timeout)
+
+
+def require_standard_output(output: object = "", remedy: str = "open it") -> None:
+    """Raise UsageError if answers go to no output, and standard output is closed."""
+    if sys.stdout is None and output in ("", "-", ()):  # Python drops what is printed
+        raise UsageError(f"standard output is closed; {remedy}.")
 
 
 def config_json(config: RunConfig) -> str:

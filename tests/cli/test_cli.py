@@ -19,7 +19,7 @@ from run_helpers import NO_TENSORFLOW
 
 from bert_jax.apps.experiments.catalogue import EXPERIMENTS
 from bert_jax.cli.inference import PredictOptions, predict
-from bert_jax.cli.main import main, with_home
+from bert_jax.cli.main import main, run_verb, with_home
 from bert_jax.cli.verbs import GROUPS, USAGE, VERBS
 from bert_jax.config import ExamplesConfig, PretrainConfig
 from bert_jax.config.checks import RESOLVED
@@ -572,6 +572,15 @@ def test_predictions_need_a_standard_output(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(ValueError, match="standard output is closed; name a file"):
         predict(PredictOptions(model="runs/none", data=ExamplesConfig()))
+    for verb in (
+        "fill a[MASK] --model runs/none",
+        "generate runs/none",
+        "inspect runs/none",
+        "search runs/none --query a --corpus a.txt",
+        "search runs/none --input a",
+    ):
+        with pytest.raises(ValueError, match="standard output is closed; open it"):
+            run_verb(verb.split())
 
 
 def test_an_output_that_no_one_takes_hides_no_other_error():
