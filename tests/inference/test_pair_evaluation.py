@@ -146,7 +146,7 @@ def test_scored_pairs_have_the_vectors_of_embed(
     with (tmp_path / "scores" / "predictions.tsv").open() as stream:
         rows = list(csv.DictReader(stream, delimiter="\t"))
     written = [float(row["score"]) for row in rows]
-    # Six decimals are written, and cosines have the rounding of float32.
+    # Cosines have the rounding of float32.
     np.testing.assert_allclose(written, expected, atol=3e-6)
     np.testing.assert_allclose(predicted(capsys, model, file), expected, atol=2e-6)
 

@@ -6,6 +6,7 @@ import pytest
 from bert_jax.config import BertConfig, ExamplesConfig
 from bert_jax.model.classifiers import with_targets
 from bert_jax.tasks.kinds import finetuning_task
+from bert_jax.tasks.pairs.examples import PairExample, write_scores
 from bert_jax.tasks.predictions import Predictions, Split, SplitOutputs, Splits
 from bert_jax.tasks.texts.examples import TextExample
 from bert_jax.tokenization import SPECIAL_TOKENS, Tokenizer
@@ -103,6 +104,14 @@ def test_scores_in_other_units_stand_for_the_same_numbers():
         assert (config.target_mean, config.target_deviation) == (targets or (0, 1))
         assert numbers(config, params) == pytest.approx(expected, rel=1e-6)
     assert params["classifier"]["dense"]["kernel"].dtype == np.float32
+
+
+def test_scores_of_pairs_that_lie_close_together_are_written_apart(tmp_path):
+    """Those of a small dot product were 0.000000."""
+    values = [{"score": 1.25e-8}, {"score": 0.99999994}]
+    write_scores(Predictions([PairExample(("a", "b"))] * 2, values), tmp_path)
+    _, *lines = (tmp_path / "predictions.tsv").read_text().splitlines()
+    assert [line.split("\t")[1] for line in lines] == ["1.25e-08", "0.99999994"]
 
 
 def test_numbers_that_lie_close_together_are_written_apart(tmp_path):

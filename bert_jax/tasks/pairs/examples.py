@@ -204,7 +204,7 @@ def write_scores(predictions: Predictions, directory: Path) -> str:
     The table has no quotes: a tab or a line break in a text is a space.
     """
     examples, values = predictions.examples, predictions.values
-    columns = {"score": [f"{value['score']:.6f}" for value in values]}
+    columns = {"score": [f"{value['score']:.9g}" for value in values]}
     if any(example.label is not None for example in examples):
         columns["label"] = [f"{example.label:.9g}" for example in examples]
     columns |= {f"text_{i}": [one.texts[i - 1] for one in examples] for i in (1, 2)}
