@@ -75,6 +75,16 @@ def main_score_name(scores: Mapping[str, float]) -> str:
     return next(name for name in scores if name != "loss")
 
 
+def score_format(name: str) -> str:
+    """Return the format of a score in tables and cards.
+
+    An error has the units of the labels, large or small. A threshold is the value of
+    one example: rounded, it is another's.
+    """
+    exact = "" if name.endswith("_threshold") else ".4f"
+    return ".4g" if "squared_error" in name else exact
+
+
 def without_repeats(scores: Mapping[str, float]) -> dict[str, float]:
     """Return scores to be shown: without an F1 that another name says better.
 

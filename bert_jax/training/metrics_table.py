@@ -4,7 +4,7 @@ import math
 import shutil
 from collections.abc import Iterator, Mapping
 
-from bert_jax.tasks.predictions import without_repeats
+from bert_jax.tasks.predictions import score_format, without_repeats
 from bert_jax.terminal.columns import GAP, padded, width
 
 _FORMATS = {
@@ -19,7 +19,7 @@ _FORMATS = {
     "mfu": ("MFU", ".1%"),
     "data_wait": ("data wait", ".1%"),
 }
-"""Headings and formats of scalars; others have their name, and four decimals."""
+"""Headings and formats of scalars; others have their name."""
 _HIDDEN = (
     "mlm_loss clm_loss bytes_per_token nsp_loss sop_loss grad_norm learning_rate "
     "skipped_in_a_row"
@@ -52,7 +52,7 @@ class MetricsTable:
             heading: format(value, kind) if math.isfinite(value) else "–"
             for name, value in without_repeats(scalars).items()
             if name not in _HIDDEN
-            for heading, kind in [_FORMATS.get(name, (name, ".4f"))]
+            for heading, kind in [_FORMATS.get(name, (name, score_format(name)))]
         }
         size = max(2 * len(str(self._num_steps)) + 1, len("step"))
         # Columns keep the widths of earlier rows; if one changes, the headings are due.

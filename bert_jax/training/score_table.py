@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.storage.files import JsonObject
 from bert_jax.tasks.baselines import no_better
-from bert_jax.tasks.predictions import main_score, without_repeats
+from bert_jax.tasks.predictions import main_score, score_format, without_repeats
 from bert_jax.terminal.columns import aligned, shortened
 
 _PARTS = {"before_": "before", "": "validation", "test_": "test"}
@@ -113,9 +113,8 @@ def _table(
 def _cell(name: str, values: dict[str, float], part: str) -> str:
     if f"{part}mean" not in values:
         return ""
-    kind = ".4g" if "squared_error" in name else ".4f"
+    kind = score_format(name)
     mean, deviation = values[f"{part}mean"], values[f"{part}deviation"]
-    if math.isnan(deviation) and name.endswith(_EXACT):
-        return repr(mean)
-    spread = "" if math.isnan(deviation) else f" ± {deviation:{kind}}"
-    return f"{mean:{kind}}{spread}"
+    if math.isnan(deviation):
+        return f"{mean:{kind}}"
+    return f"{mean:{kind or '.4f'}} ± {deviation:{kind or '.4f'}}"

@@ -21,6 +21,7 @@ from bert_jax.runs.sweeps import (
     grid,
 )
 from bert_jax.training.lock import run_lock
+from bert_jax.training.metrics_table import MetricsTable
 from bert_jax.training.score_table import runs_json, runs_lines, score_lines
 
 SCORES = {0: 0.5, 1: 0.75, 2: 0.25}
@@ -129,6 +130,8 @@ def test_a_threshold_is_printed_as_it_is():
     """It is the value of one example: rounded, it would leave that out."""
     lines = score_lines({"f1": 0.123456789, "best_f1_threshold": -0.051967307925224304})
     assert "best_f1_threshold  -0.051967307925224304" in lines
+    [_, row] = MetricsTable(9).lines(9, "validation", {"mean_squared_error": 1.5e-7})
+    assert row.endswith("1.5e-07")
     assert "f1                                0.1235" in lines
 
 

@@ -13,6 +13,7 @@ from bert_jax.formats.model_files import read_object_or_empty
 from bert_jax.pretrained import Model
 from bert_jax.storage.files import JsonObject
 from bert_jax.storage.manifest import MANIFEST, read_manifest
+from bert_jax.tasks.predictions import score_format
 from bert_jax.training.metrics_file import METRICS, VALIDATION, read_metrics
 
 _UNKNOWN = "unknown  # name it: --license of the export"
@@ -213,7 +214,7 @@ def _validation(run: epath.Path | None, step: int) -> str:
     last = known[-1].scalars
     named = [value for name, value in last.items() if name.startswith("f1_")]
     scores = [
-        f"{name} {value:.4f}"
+        f"{name} {value:{score_format(name)}}"
         for name, value in last.items()
         if math.isfinite(value) and not (name == "f1" and value in named)
     ]

@@ -206,6 +206,18 @@ def test_the_card_names_licence_languages_and_base_model(run, tmp_path, monkeypa
     assert origin_of(load_pretrained(str(tmp_path / "b"))) == Origin("mit", ("de",))
 
 
+def test_small_errors_and_thresholds_in_a_card_keep_their_digits(run, tmp_path):
+    """With four decimals, both were 0.0000."""
+    shutil.copytree(run, tmp_path / "run")
+    scores = {"mean_squared_error": 1.25e-6, "f1_threshold": 3.0517578125e-05}
+    line = {"step": 10, "split": "validation", **scores}
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write(f"{json.dumps(line)}\n")
+    card = (export(tmp_path / "run", tmp_path / "out") / "README.md").read_text()
+    shown = "mean_squared_error 1.25e-06, f1_threshold 3.0517578125e-05 (step 10)"
+    assert f"| Validation | {shown} |" in card
+
+
 def test_names_and_classes_in_a_card_are_text(tmp_path):
     source = stored("BertForTokenClassification").write(tmp_path / "<a>")
     model = load_pretrained(str(source))
