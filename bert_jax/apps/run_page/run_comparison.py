@@ -215,6 +215,7 @@ def score_rows(runs: Sequence[RunRecord]) -> list[JsonObject]:
         is_lower_better = any(part in name for part in _LOWER_IS_BETTER)
         top = (min if is_lower_better else max)(known, default=None)
         ranked = same_data and len(set(known)) > 1 and name not in unranked
+        ranked = ranked and not name.endswith("_threshold")  # neither is better
         places = [i for i, value in enumerate(values) if ranked and value == top]
         subject = subject_of(name)
         about = {"title": subject.title, "percent": subject.percent}

@@ -105,13 +105,19 @@ def test_several_runs_stand_on_one_page(pretrained, tmp_path, refused):
     assert "other masks" in data["notes"][0]
     data = compared(tmp_path / "lucky", tmp_path / "tokens")
     assert "masked_lm, pairs none" in data["notes"][0]
-    tied = [line | {"loss": 1.0} for line in lines]
+    tied = [line | {"loss": 1.0, "f1_threshold": 0.5} for line in lines]
     (tmp_path / "few" / "metrics.jsonl").write_text(
         "".join(f"{json.dumps(line)}\n" for line in tied[:-1])
     )
     log.write_text("".join(f"{json.dumps(line)}\n" for line in tied))
     data = compared(tmp_path / "lucky", tmp_path / "few")
     assert "other masks" in data["notes"][0]
+    shutil.copytree(tmp_path / "lucky", tmp_path / "low")
+    lower = log.read_text().replace('"f1_threshold": 0.5', '"f1_threshold": 0.25')
+    (tmp_path / "low" / "metrics.jsonl").write_text(lower)
+    rows = compared(tmp_path / "lucky", tmp_path / "low")["scores"]
+    row = next(row for row in rows if row["title"] == "F1 threshold")
+    assert (row["values"], row["best"]) == ([0.5, 0.25], []), "neither is better"
     # Of equal scores the newest, and none of before the scores were of other rows.
     assert data["scores"][-1]["values"] == [10, None]
     assert "twice" in refused(
