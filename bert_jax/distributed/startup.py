@@ -14,6 +14,7 @@ from typing import Any
 import jax
 from etils import epath
 
+from bert_jax.config.checks import require
 from bert_jax.config.serialization import differences
 from bert_jax.distributed.collectives import (
     broadcast_from_primary,
@@ -227,9 +228,10 @@ def _waiting_for(arguments: dict[str, Any]) -> str:
 def open_workdir(path: str | os.PathLike[str]) -> epath.Path:
     """Open the workdir; raise ValueError if processes see different directories.
 
-    Or if its path is not UTF-8, before a step that no checkpoint could hold.
+    Or if its path is empty or not UTF-8, before a step that no checkpoint could hold.
     """
     with raise_on_all_processes():
+        require(os.fspath(path) != "", "workdir is empty; name a directory.")
         workdir = open_directory(path)
         absolute(workdir)
     if jax.process_count() == 1:

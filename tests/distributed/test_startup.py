@@ -52,6 +52,8 @@ def test_a_workdir_whose_name_is_not_utf_8_is_refused(tmp_path):
     with pytest.raises(ValueError, match="has a name that is not UTF-8, .* choose an"):
         open_workdir(path)
     assert not path.exists()
+    with pytest.raises(ValueError, match="workdir is empty; name a directory"):
+        open_workdir("")  # the run's files stood in the current directory
 
 
 def test_the_others_print_the_message_of_the_process_that_fails(monkeypatch, tmp_path):
