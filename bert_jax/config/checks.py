@@ -10,6 +10,7 @@ import re
 import struct
 import types
 import typing
+from collections.abc import Iterable
 from typing import Any, Self
 
 RESOLVED = {"resolved": True}
@@ -34,6 +35,7 @@ def quoted(value: object) -> str:
         text = repr(value)
     except ValueError:  # an integer of more than 4,300 digits
         return "a number of thousands of digits"
+    text = text if "\n" not in text else " ".join(text.split())  # as of a table
     return text if len(text) <= 60 else f"{text[:30]}…{text[-30:]}"
 
 
@@ -45,7 +47,7 @@ def field_types(cls: Any) -> dict[str, object]:
 
 
 def require_types(config: object) -> None:
-    """Check each field against its type; NumPy's numbers and paths become Python's."""
+    """Check each field against its type; NumPy's values and paths become Python's."""
     cls: Any = type(config)
     for name, hint in field_types(cls).items():
         if (value := _plain(given := getattr(config, name))) is not given:
@@ -54,13 +56,13 @@ def require_types(config: object) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy scalars as Python's and paths as str, also each of a collection."""
+    """Return NumPy's values as Python's and paths as str, also each of a collection."""
     if type(value) in (tuple, list):
         return type(value)(map(_plain, value))
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", 0) == ()
-    return value.item() if is_scalar else value
+    is_of_numpy = type(value).__module__ == "numpy" and hasattr(value, "tolist")
+    return value.tolist() if is_of_numpy else value
 
 
 def require_type(name: str, value: object, hint: object) -> None:
@@ -132,7 +134,9 @@ def did_you_mean(value: object, choices: tuple[str, ...]) -> str:
 
 def _require_tuple(name: str, value: Any, element: object) -> None:
     kind = "words" if element is str else "numbers"
-    example = tuple(value) if isinstance(value, list) else (value,)
+    is_one = isinstance(value, str | bytes) or not isinstance(value, Iterable)
+    example = (value,) if is_one else tuple(value)
+    example = () if value is None else example
     rule = f"must be a tuple of {kind}; write {quoted(example)}"
     require(type(value) is tuple, f"{name}={quoted(value)} {rule}.")
     for i, item in enumerate(value):

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import math
+import re
 import runpy
 from pathlib import Path
 
@@ -148,6 +149,25 @@ def test_numbers_of_numpy_are_those_of_python():
     assert [type(number) for number in several.student_layers] == [int, int]
     with pytest.raises(ValueError, match="hidden_size=24.0 must be a whole number"):
         BertConfig(hidden_size=np.float32(24))
+
+
+@pytest.mark.parametrize(
+    ("labels", "tuple_"),
+    [
+        (np.array(["a", "b"]), ("a", "b")),
+        (dict.fromkeys("ab"), ("a", "b")),
+        (range(3), (0, 1, 2)),
+        (None, ()),
+    ],
+)
+def test_the_tuple_that_is_named_in_place_of_a_value_holds_its_items(labels, tuple_):
+    with pytest.raises(ValueError, match=f"; write {re.escape(repr(tuple_))}.$"):
+        ExamplesConfig(labels=labels)
+
+
+def test_a_message_on_a_value_of_several_lines_is_one():
+    with pytest.raises(ValueError, match="^train=rows a b must be a string"):
+        ExamplesConfig(train=type("Table", (), {"__repr__": lambda _: "rows\na\n b"})())
 
 
 def test_many_class_names_are_compared_in_one_pass():
