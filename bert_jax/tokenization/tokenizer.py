@@ -202,8 +202,12 @@ class Tokenizer:
         """Return the ids of many texts; names of special tokens are plain text.
 
         WordPiece uses as many threads as `TOKENIZERS_PARALLELISM` and
-        `RAYON_NUM_THREADS` allow; sentencepiece uses one.
+        `RAYON_NUM_THREADS` allow; sentencepiece uses one. Raise ValueError for one text
+        or a table, whose characters or names of columns would be taken for texts.
         """
+        if isinstance(texts, str) or hasattr(texts, "columns"):
+            kind = type(texts).__name__
+            raise ValueError(f"texts is of type {kind}; it must be a list of texts.")
         return self._backend.encode_batch(texts)
 
     def encode_each(self, texts: Iterable[str]) -> Iterator[list[int]]:

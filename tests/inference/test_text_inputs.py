@@ -34,6 +34,8 @@ def test_rows_of_texts_and_pairs(tokenizer):
     assert not np.any(inputs.segment_ids)
     pair = bert_jax.text_inputs(tokenizer, [("the judge", "the book")], 16)
     first = tokenizer.encode_batch(["the judge", "the book"])
+    with pytest.raises(ValueError, match="texts is of type str; it must be a list"):
+        tokenizer.encode_batch("the judge")
     ids = [tokenizer.cls_id, *first[0], tokenizer.sep_id, *first[1], tokenizer.sep_id]
     np.testing.assert_array_equal(pair.input_ids[0, : len(ids)], ids)
     start = 2 + len(first[0])
