@@ -5,7 +5,7 @@ import dataclasses
 import importlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -78,27 +78,32 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
     If transformers cannot load them, the result has the reason, and no error is
     raised: our own checks have accepted the files.
     """
-    missing = [n for n in LIBRARIES if importlib.util.find_spec(n) is None]
-    if missing:
-        verb = "is" if len(missing) == 1 else "are"
-        return Comparison(reason=f"{' and '.join(missing)} {verb} not installed")
-    versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
     inputs, pooler = fixed_batch(config), "pooler" in params
     return compare_outputs(
+        LIBRARIES,
         lambda: our_outputs(config, params, inputs),
         lambda: transformers_outputs(directory, config, inputs, pooler),
-        versions,
     )
 
 
 def compare_outputs(
-    ours: Callable[[], Outputs], theirs: Callable[[], Outputs], versions: dict[str, str]
+    libraries: Sequence[str],
+    ours: Callable[[], Outputs],
+    theirs: Callable[[], Outputs],
 ) -> Comparison:
-    """Return the differences of outputs by name, or why another library has none."""
+    """Return the differences of outputs by name, or why other libraries have none.
+
+    The last of `libraries`, which compute `theirs`, is the one the model is for.
+    """
+    missing = [n for n in libraries if importlib.util.find_spec(n) is None]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        return Comparison(reason=f"{' and '.join(missing)} {verb} not installed")
+    versions = {name: importlib.metadata.version(name) for name in libraries}
     try:
         others = theirs()
     except Exception as error:  # each library raises its own classes
-        reason = f"{[*versions][-1]} does not run it: {short_reason(error, 200)}"
+        reason = f"{libraries[-1]} does not run it: {short_reason(error, 200)}"
         return Comparison(versions=versions, reason=reason)
     outputs = ours()
     assert outputs.keys() == others.keys()
