@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import shlex
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -67,17 +67,13 @@ def read_fork(
 
     source = arguments[0]
     config = with_named_rates(read_run_config(source, step), arguments)
-    names = {"source": source, "at": step, "output": output}
-    options: PretrainingFork | FinetuningFork
-    if isinstance(config, FinetuneConfig):
-        default = FinetuningFork(config=config, **names)  # type: ignore[arg-type]
-        options = parse(FinetuningFork, arguments, verb, default)
-        require_used(options, arguments, verb, config.task, default)
+    config = with_ruled_predictions(config, arguments)
+    kind: Any = FinetuningFork if isinstance(config, FinetuneConfig) else options_class
+    default = kind(source=source, at=step, output=output, config=config)
+    options: PretrainingFork | FinetuningFork = parse(kind, arguments, verb, default)
+    if isinstance(options, FinetuningFork):
+        require_used(options, arguments, verb, default.config.task, default)
     else:
-        assert isinstance(config, PretrainConfig)
-        config = with_ruled_predictions(config, arguments)
-        first = options_class(config=config, **names)  # type: ignore[arg-type]
-        options = parse(options_class, arguments, verb, first)
         say_unread_masking(options.config, arguments)
     if options.source != source:
         raise UsageError(_USAGE)
