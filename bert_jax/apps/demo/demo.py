@@ -89,9 +89,7 @@ FINETUNING = FinetuneConfig(
         max_length=SEQUENCE_LENGTH,
         num_buckets=2,  # compiling two more takes longer than the padding they save
     ),
-    optimizer=OptimizerConfig(
-        peak_learning_rate=1e-3, warmup_steps=0, warmup_share=0.1
-    ),
+    optimizer=FinetuneConfig.optimizer.changed(peak_learning_rate=1e-3),
     num_steps=FINETUNING_STEPS,
     batch_size=32,
     log_every=100,

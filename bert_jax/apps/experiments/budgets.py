@@ -35,9 +35,7 @@ def _finetuning(
             attention_probs_dropout_prob=dropout,
         ),
         data=ExamplesConfig(max_length=length),
-        optimizer=OptimizerConfig(
-            peak_learning_rate=rate, warmup_steps=0, warmup_share=0.1
-        ),
+        optimizer=FinetuneConfig.optimizer.changed(peak_learning_rate=rate),
         num_steps=num_steps,
         batch_size=32,
     )

@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 from bert_jax.config import BertConfig, FinetuneConfig, PretrainConfig
 from bert_jax.config.serialization import with_changes as with_changes
 
-Pairs = Literal["nsp", "none"]
 Changes = tuple[tuple[str, Any], ...]
 """Dotted names of fields, and the values that replace those of the base."""
 
@@ -35,7 +34,7 @@ class Variant:
 
     name: str
     """The name of its directory."""
-    pairs: Pairs = "nsp"
+    pairs: Literal["nsp", "none"] = "nsp"
     """The rows: pairs of segments, or full sentences without pairs."""
     stages: tuple[Stage, ...] = (Stage(),)
     fractions: tuple[float, ...] = (1.0,)

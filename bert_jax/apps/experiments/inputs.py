@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from bert_jax.apps.experiments.design import Pairs
 from bert_jax.config import FinetuneConfig, PrepareConfig, VocabularyConfig
 from bert_jax.config.checks import require
 from bert_jax.config.finetuning import TaskName
@@ -79,10 +78,6 @@ class ExperimentInputs:
     def corpus(self) -> Path:
         return self.root / "corpus"
 
-    @property
-    def tokenizer_directory(self) -> str:
-        return self.tokenizer or str(self.root / "vocabulary")
-
     def dataset(self, kind: str) -> str:
         """Return the directory of the rows of one kind, as `Variant.kind` names it."""
         return str(self.root / f"rows_{kind}")
@@ -138,19 +133,18 @@ class ExperimentInputs:
         if has_libraries and not origins.exists():
             write_origins(paragraph_origins(self.corpus), origins)
         text = self.text or (str(self.corpus / "*.txt"),)
-        output = self.tokenizer_directory
+        output = self.tokenizer or str(self.root / "vocabulary")
         if not Path(output).exists():
             train_vocabulary(
                 VocabularyConfig(input=text, output=output, vocab_size=vocab_size)
             )
         for kind in sorted(set(kinds)):
-            pairs: Pairs = "nsp" if kind.startswith("nsp") else "none"
             prepare(
                 PrepareConfig(
                     input=text,
                     tokenizer=output,
                     output=self.dataset(kind),
-                    pairs=pairs,
+                    pairs="nsp" if kind.startswith("nsp") else "none",
                     sequence_length=length // (2 if kind.endswith("half") else 1),
                 )
             )
