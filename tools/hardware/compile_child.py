@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_jax.apps.benchmark.compilation import compile_step
-from bert_jax.apps.benchmark.figures import Figures, peak_memory_mib, read_figures
+from bert_jax.apps.benchmark.figures import Figures, peak_memory_mib
 from bert_jax.apps.benchmark.steps import synthetic_dataset
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import from_dict
@@ -23,6 +23,15 @@ from bert_jax.distributed.topologies import parse_topology
 from bert_jax.runs.kernel_schedule import end_with_input
 from bert_jax.tasks.pretraining.task import PretrainingTask
 from bert_jax.terminal.messages import one_line
+
+
+def read_figures(path: Path) -> Figures | None:
+    """Return the figures of a JSON file; None if there is no complete one."""
+    try:
+        figures: Figures = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return figures
 
 
 def compile_config(

@@ -11,10 +11,11 @@ import threading
 from pathlib import Path
 
 import jax
+from compile_child import read_figures
 from targets import BenchmarkTarget
 
 import bert_jax
-from bert_jax.apps.benchmark.figures import Figures, read_figures
+from bert_jax.apps.benchmark.figures import Figures
 from bert_jax.config import PretrainConfig
 from bert_jax.config.serialization import to_dict
 from bert_jax.distributed.topologies import Topology, compiler_version

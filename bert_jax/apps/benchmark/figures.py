@@ -1,12 +1,10 @@
 """Measured figures by name, and the table in which they are printed."""
 
-import json
 import resource
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from bert_jax.terminal.columns import aligned
@@ -14,15 +12,6 @@ from bert_jax.terminal.columns import aligned
 Figures = dict[str, Any]
 Timer = Callable[[int], float]
 """Runs one step untimed, then the given number; returns the seconds of one of these."""
-
-
-def read_figures(path: Path) -> Figures | None:
-    """Return the figures of a JSON file; None if there is no complete one."""
-    try:
-        figures: Figures = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return figures
 
 
 def peak_memory_mib(whose: int = resource.RUSAGE_SELF) -> float:
