@@ -259,18 +259,16 @@ class CheckedConfig:
         return changed
 
     def require_positive(self, *names: str) -> None:
-        """Check that fields are finite and greater than 0."""
+        """Check that fields, which have their types, are greater than 0."""
         for name in names:
             value = getattr(self, name)
-            holds = 0 < value < math.inf
-            require(holds, f"{name}={value} must be finite and greater than 0.")
+            require(value > 0, f"{name}={value} must be finite and greater than 0.")
 
     def require_not_negative(self, *names: str) -> None:
-        """Check that fields are finite and at least 0."""
+        """Check that fields, which have their types, are at least 0."""
         for name in names:
             value = getattr(self, name)
-            holds = 0 <= value < math.inf
-            require(holds, f"{name}={value} must be finite and at least 0.")
+            require(value >= 0, f"{name}={value} must be finite and at least 0.")
 
     def require_fraction(self, *names: str) -> None:
         """Check that fields are at least 0 and less than 1, also in float32."""

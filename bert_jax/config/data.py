@@ -1,7 +1,6 @@
 """Configurations of `vocab` and `prepare`: from text to vocabulary and rows."""
 
 import dataclasses
-import math
 from typing import Literal
 
 from bert_jax.config.checks import (
@@ -130,10 +129,9 @@ class PrepareConfig(TextConfig):
             "give one per input.",
         )
         for weight in self.weights:
-            holds = math.isfinite(weight) and weight > 0
-            require(holds, f"weights: {weight} must be finite and greater than 0.")
+            require(weight > 0, f"weights: {weight} must be finite and greater than 0.")
             require(weight >= 1e-6, f"weights: {weight} must be at least 1e-6.")
-        passes = max(self.weights, default=1.0) * min(self.repeats, 1 << 40)
+        passes = max(self.weights, default=1.0) * self.repeats
         require(
             passes <= _MAX_PASSES,
             f"weights={self.weights} times repeats={self.repeats:.6g} must be at most "
