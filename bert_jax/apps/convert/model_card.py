@@ -54,11 +54,6 @@ inputs = tokenizer(starts, choices, **how)
 outputs = model(**{name: values[None] for name, values in inputs.items()})
 print(choices[outputs.logits.argmax()])""",
 }
-_SUFFIXES = {
-    "encoder": "",
-    "question_answering": "ForQuestionAnswering",
-    "multiple_choice": "ForMultipleChoice",
-}
 _SENTENCES = """\
 from sentence_transformers import SentenceTransformer
 
@@ -151,7 +146,8 @@ def usage(model: Model) -> tuple[str, str, str]:
         return "text-ranking", "sentence-transformers", _RANKING
     kind = PIPELINES[head]
     if head in _CODE:
-        code = _OF_A_CLASS.format(suffix=_SUFFIXES[head], code=_CODE[head])
+        suffix = "" if head == "encoder" else f"For{head.title().replace('_', '')}"
+        code = _OF_A_CLASS.format(suffix=suffix, code=_CODE[head])
         return kind, "transformers", code
     text = '"It was dark inside."'
     if kind == "fill-mask":

@@ -38,9 +38,6 @@ MAX_BYTES = 25_000_000
 SAMPLE = "She opened the [MASK] and looked at him."
 _TABLES = "encoder/embeddings"
 
-Leaves = dict[str, Float32[np.ndarray, "..."]]
-"""Parameters by their paths."""
-
 
 def export_page(
     source: str | Model,
@@ -107,8 +104,8 @@ def least_bytes(directory: epath.Path) -> int:
     return 4 * hidden * (vocabulary + layers * (4 * hidden + 2 * inner))
 
 
-def page_leaves(model: Model) -> Leaves:
-    """Return the parameters that fill masks in one text of `MAX_TOKENS` tokens."""
+def page_leaves(model: Model) -> dict[str, Float32[np.ndarray, "..."]]:
+    """Return, by their paths, the parameters that fill masks in `MAX_TOKENS` tokens."""
     leaves = {
         name: leaf
         for name, leaf in flatten_dict(model.params, sep="/").items()
@@ -120,7 +117,7 @@ def page_leaves(model: Model) -> Leaves:
     return leaves
 
 
-def packed(leaves: Leaves) -> str:
+def packed(leaves: dict[str, Float32[np.ndarray, "..."]]) -> str:
     """Return the values of all leaves in their order, without loss, as text.
 
     The bytes are sorted by their place in a float32, lowest first, because only the
