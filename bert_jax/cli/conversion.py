@@ -12,8 +12,6 @@ from bert_jax.cli.start import ModelArgument
 from bert_jax.storage.atomic import local_output
 from bert_jax.terminal.messages import UsageError, one_line, say
 
-ExportTarget = Literal["huggingface", "onnx", "stablehlo", "page"]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImportOptions:
@@ -35,7 +33,9 @@ class ExportOptions:
 
     source: ModelArgument
     """Workdir, checkpoint, Hugging Face directory, or hf:OWNER/NAME."""
-    kind: Annotated[ExportTarget, tyro.conf.arg(name="to")]
+    kind: Annotated[
+        Literal["huggingface", "onnx", "stablehlo", "page"], tyro.conf.arg(name="to")
+    ]
     """huggingface: files for transformers; onnx: a graph for ONNX Runtime and servers;
     stablehlo: a program that needs only JAX; page: one web page by which a small model
     fills masks in a browser."""

@@ -15,7 +15,6 @@ from bert_jax.terminal.messages import UsageError, printable, say
 
 _FILE_WIDTH = 120
 """The columns of a table that is not printed in a terminal."""
-_Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,9 @@ class InspectOptions:
     attention: str = ""
     """With output: a text, for a page of the attention of each head of a model in it,
     or of several models side by side."""
-    when: Annotated[_Repeated, tyro.conf.arg(metavar="TEXT")] = ()
+    when: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="TEXT")
+    ] = ()
     """A text: print at which steps the pretraining run PATH has seen and will see the
     rows that contain it, and how they are masked."""
     run: str = ""

@@ -98,7 +98,6 @@ SUBJECTS = {
 _PARTS = ("mlm_loss", "clm_loss", "nsp_loss", "sop_loss")
 _NOT_DRAWN = ("mlm_perplexity", "clm_perplexity", "bytes_per_token")
 """Functions of another scalar, and a constant."""
-_SPLITS = {"train": "training", "validation": "validation"}
 _CHANCE = {"nsp_loss": math.log(2), "sop_loss": math.log(2)} | {
     "nsp_accuracy": 0.5,
     "sop_accuracy": 0.5,
@@ -186,7 +185,7 @@ def _chart(
             steps, numbers = np.array(list(finite)), np.array(list(finite.values()))
             kept = thinned(numbers, max_points)
             curve = {
-                "name": _SPLITS.get(split, split),
+                "name": "training" if split == "train" else split,
                 "steps": steps[kept].tolist(),
                 "values": [float(f"{value:.6g}") for value in numbers[kept]],
                 "logged": len(finite),
