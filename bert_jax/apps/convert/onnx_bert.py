@@ -52,7 +52,7 @@ def bert_graph(
     names = [graph.input(name, dims) for name in inputs]
     if is_choice:  # each choice becomes a row
         shape = graph.op("Shape", _IDS, at="inputs", start=-1)
-        shape = graph.op("Concat", graph.integers([-1]), shape, at="inputs", axis=0)
+        shape = graph.op("Concat", [-1], shape, at="inputs", axis=0)
         names = [graph.op("Reshape", name, shape, at="inputs") for name in names]
     ids, mask = names[:2]
     hidden = _encoder(graph, ids, mask, names[2] if has_segments else None)
@@ -100,24 +100,21 @@ def _add_and_normalize(graph: Graph, hidden: str, output: str, path: str) -> str
 
 
 def _activation(graph: Graph, name: str, values: str, path: str) -> str:
-    number = graph.number
     if name in ("relu", "tanh"):
         return graph.op(name.capitalize(), values, at=path)
     if name == "gelu":  # x / 2 · (1 + erf(x / √2))
-        bent = graph.op("Div", values, number(math.sqrt(2)), at=path)
+        bent = graph.op("Div", values, math.sqrt(2), at=path)
         bent = graph.op("Erf", bent, at=path)
-        bent = graph.op("Add", bent, number(1.0), at=path)
-        return graph.op(
-            "Mul", graph.op("Mul", values, bent, at=path), number(0.5), at=path
-        )
+        bent = graph.op("Add", bent, 1.0, at=path)
+        return graph.op("Mul", graph.op("Mul", values, bent, at=path), 0.5, at=path)
     # x / 2 · (1 + tanh(√(2 / π) · (x + 0.044715 x³)))
-    half = graph.op("Mul", values, number(0.5), at=path)
-    bent = graph.op("Pow", values, number(3.0), at=path)
-    bent = graph.op("Mul", bent, number(0.044715), at=path)
+    half = graph.op("Mul", values, 0.5, at=path)
+    bent = graph.op("Pow", values, 3.0, at=path)
+    bent = graph.op("Mul", bent, 0.044715, at=path)
     bent = graph.op("Add", values, bent, at=path)
-    bent = graph.op("Mul", bent, number(math.sqrt(2 / math.pi)), at=path)
+    bent = graph.op("Mul", bent, math.sqrt(2 / math.pi), at=path)
     bent = graph.op("Tanh", bent, at=path)
-    bent = graph.op("Add", bent, number(1.0), at=path)
+    bent = graph.op("Add", bent, 1.0, at=path)
     return graph.op("Mul", half, bent, at=path)
 
 
@@ -132,9 +129,9 @@ def _embeddings(graph: Graph, ids: str, segments: str | None) -> str:
     # The first positions, as many as tokens. More tokens than there are positions fail
     # at the sum, whose shapes then differ.
     at = f"{_TABLES}/position"
-    zero, one = graph.integers([0]), graph.integers([1])
+    zero, one = graph.value([0]), graph.value([1])
     length = graph.op("Shape", ids, at=at)
-    length = graph.op("Gather", length, graph.integers(1), at=at)
+    length = graph.op("Gather", length, 1, at=at)
     length = graph.op("Unsqueeze", length, zero, at=at)
     numbers = np.arange(config.max_position_embeddings)[None]
     positions = graph.constant(f"{at}/numbers", numbers)
@@ -155,16 +152,16 @@ def _mask_scores(graph: Graph, mask: str) -> str:
 
     at = "attention_mask"
     for axis in (1, 2):
-        mask = graph.op("Unsqueeze", mask, graph.integers([axis]), at=at)
+        mask = graph.op("Unsqueeze", mask, [axis], at=at)
     visible = graph.op("Cast", mask, at=at, to=onnx.TensorProto.FLOAT)
     if graph.config.attention == "causal":
         length = graph.op("Shape", mask, at=at, start=-1)
         square = graph.op("Concat", length, length, at=at, axis=0)
-        ones = graph.op("Expand", graph.number(1.0), square, at=at)
+        ones = graph.op("Expand", 1.0, square, at=at)
         lower = graph.op("Trilu", ones, at=at, upper=0)
         visible = graph.op("Mul", visible, lower, at=at)
-    hidden = graph.op("Sub", graph.number(1.0), visible, at=at)
-    return graph.op("Mul", hidden, graph.number(_LOWEST), at=at)
+    hidden = graph.op("Sub", 1.0, visible, at=at)
+    return graph.op("Mul", hidden, _LOWEST, at=at)
 
 
 def _attention(graph: Graph, hidden: str, mask_scores: str, at: str) -> str:
@@ -174,26 +171,25 @@ def _attention(graph: Graph, hidden: str, mask_scores: str, at: str) -> str:
 
     def heads(name: str, order: list[int]) -> str:
         path = f"{at}/{name}"
-        split = graph.integers([0, 0, config.num_attention_heads, width])
+        split = [0, 0, config.num_attention_heads, width]
         values = graph.op("Reshape", _dense(graph, hidden, path), split, at=path)
         return graph.op("Transpose", values, at=path, perm=order)
 
     query, key = heads("query", [0, 2, 1, 3]), heads("key", [0, 2, 3, 1])
     value = heads("value", [0, 2, 1, 3])
     scores = graph.op("MatMul", query, key, at=at)
-    scores = graph.op("Div", scores, graph.number(math.sqrt(width)), at=at)
+    scores = graph.op("Div", scores, math.sqrt(width), at=at)
     scores = graph.op("Add", scores, mask_scores, at=at)
     probabilities = graph.op("Softmax", scores, at=at, axis=-1)
     mixed = graph.op("MatMul", probabilities, value, at=at)
     mixed = graph.op("Transpose", mixed, at=at, perm=[0, 2, 1, 3])
-    joined = graph.integers([0, 0, config.hidden_size])
-    mixed = graph.op("Reshape", mixed, joined, at=at)
+    mixed = graph.op("Reshape", mixed, [0, 0, config.hidden_size], at=at)
     return _dense(graph, mixed, f"{at}/output")
 
 
 def _first(graph: Graph, hidden: str, at: str) -> str:
     """Return the hidden state of [CLS], [batch, D]."""
-    return graph.op("Gather", hidden, graph.integers(0), at=at, axis=1)
+    return graph.op("Gather", hidden, 0, at=at, axis=1)
 
 
 def _mean(graph: Graph, hidden: str, mask: str, at: str) -> str:
@@ -201,21 +197,18 @@ def _mean(graph: Graph, hidden: str, mask: str, at: str) -> str:
     import onnx
 
     weights = graph.op("Cast", mask, at=at, to=onnx.TensorProto.FLOAT)
-    weights = graph.op("Unsqueeze", weights, graph.integers([2]), at=at)
+    weights = graph.op("Unsqueeze", weights, [2], at=at)
     weighted = graph.op("Mul", hidden, weights, at=at)
-    axes = graph.integers([1])
-    total = graph.op("ReduceSum", weighted, axes, at=at, keepdims=0)
-    count = graph.op("ReduceSum", weights, axes, at=at, keepdims=0)
-    return graph.op(
-        "Div", total, graph.op("Max", count, graph.number(1.0), at=at), at=at
-    )
+    total = graph.op("ReduceSum", weighted, [1], at=at, keepdims=0)
+    count = graph.op("ReduceSum", weights, [1], at=at, keepdims=0)
+    return graph.op("Div", total, graph.op("Max", count, 1.0, at=at), at=at)
 
 
 def _last(graph: Graph, hidden: str, mask: str, at: str) -> str:
     """Return the hidden state of the last real token, [batch, D]."""
-    count = graph.op("ReduceSum", mask, graph.integers([1]), at=at, keepdims=1)
-    last = graph.op("Sub", count, graph.integers(1), at=at)
-    last = graph.op("Max", last, graph.integers(0), at=at)
+    count = graph.op("ReduceSum", mask, [1], at=at, keepdims=1)
+    last = graph.op("Sub", count, 1, at=at)
+    last = graph.op("Max", last, 0, at=at)
     return graph.op("GatherND", hidden, last, at=at, batch_dims=1)
 
 
@@ -239,7 +232,7 @@ def _encoder_outputs(
         )
         if embedding.normalize:
             norms = graph.op("ReduceL2", vectors, at=at, axes=[1], keepdims=1)
-            norms = graph.op("Max", norms, graph.number(_MIN_NORM), at=at)
+            norms = graph.op("Max", norms, _MIN_NORM, at=at)
             vectors = graph.op("Div", vectors, norms, at=at)
         graph.output(vectors, "sentence_embedding", ("batch", width))
 
@@ -274,8 +267,7 @@ def _classifier_outputs(graph: Graph, hidden: str, mask: str) -> None:
     scores = _dense(graph, hidden, f"{at}/dense")
     if config.head == "question_answering":
         for index, name in enumerate(("start_logits", "end_logits")):
-            places = graph.integers(index)
-            chosen = graph.op("Gather", scores, places, at=at, axis=-1)
+            chosen = graph.op("Gather", scores, index, at=at, axis=-1)
             graph.output(chosen, name, _ROWS)
     elif config.head == "multiple_choice":
         shape = graph.op("Shape", _IDS, at=at, end=2)

@@ -3,7 +3,7 @@
 The library `onnx` is imported where it is used: only this export needs it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -62,16 +62,15 @@ class Graph:
         self.used[path] = self.params[path]
         return path
 
-    def integers(self, values: int | Sequence[int]) -> str:
-        """Return the name of an int64 constant, a scalar or a vector."""
-        kind = "integer" if isinstance(values, int) else "integers"
-        numbers = [values] if isinstance(values, int) else values
-        name = f"{kind}/{'_'.join(map(str, numbers))}"
-        return self.constant(name, np.asarray(values, np.int64))
-
-    def number(self, value: float) -> str:
-        """Return the name of a float32 constant, a scalar."""
-        return self.constant(f"number/{value}", np.asarray(value, np.float32))
+    def value(self, value: str | int | float | list[int]) -> str:
+        """Return the name of a value, or of a constant: float32, or int64 if whole."""
+        if isinstance(value, str):
+            return value
+        if isinstance(value, float):
+            return self.constant(f"number/{value}", np.asarray(value, np.float32))
+        numbers = np.asarray(value, np.int64)
+        kind = "integers" if numbers.ndim else "integer"
+        return self.constant(f"{kind}/{'_'.join(map(str, numbers.flat))}", numbers)
 
     def constant(
         self, name: str, values: Int64[np.ndarray, "..."] | Float32[np.ndarray, "..."]
@@ -82,17 +81,27 @@ class Graph:
         self._constants[name] = onnx.numpy_helper.from_array(values, name)
         return name
 
-    def op(self, kind: str, *inputs: str, at: str, **attributes: Any) -> str:
-        """Add a node of an operator to the module at a path; return its output."""
+    def op(
+        self,
+        kind: str,
+        *inputs: str | int | float | list[int],
+        at: str,
+        **attributes: Any,
+    ) -> str:
+        """Add a node of an operator to the module at a path; return its output.
+
+        A number, or a list of whole ones, is a constant.
+        """
         import onnx
 
+        names = [self.value(value) for value in inputs]
         name, number = f"{at}/{kind}", 0
         while name in self._names:
             number += 1
             name = f"{at}/{kind}_{number}"
         self._names.add(name)
         self._nodes.append(
-            onnx.helper.make_node(kind, inputs, [name], name=name, **attributes)
+            onnx.helper.make_node(kind, names, [name], name=name, **attributes)
         )
         return name
 
