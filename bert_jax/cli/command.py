@@ -34,10 +34,8 @@ def parse(
     """Build the options of a verb, a dataclass, from its arguments.
 
     Options that are not given have the values of `default`, or of the class if None.
-
-    Raises:
-        UsageError: an option is unknown, or its value is missing or of another type.
-        ValueError: a configuration rejects a value.
+    Raise UsageError if an option is unknown, or its value is missing or of another
+    type, ValueError if a configuration rejects a value.
     """
     import tyro
 

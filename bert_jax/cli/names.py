@@ -131,11 +131,9 @@ def with_present_names(
 
     Underscores become hyphens, and another name of a thing becomes the one that the
     verb has, which is said on standard error. The value of --model comes first. If
-    --input takes several files, those of each --input are read.
-
-    Raises:
-        UsageError: an option is given by two of its names, or the model twice, or
-            --report, where it means a page, names none.
+    --input takes several files, those of each --input are read. Raise UsageError if an
+    option is given by two of its names, or the model twice, or --report, where it means
+    a page, names none.
     """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
     names, others = names_of(options_class, verb), dict(_OF_VERB.get(verb, {}))

@@ -87,8 +87,7 @@ def given_config(
 ) -> ConfigT:
     """Return a configuration as it is, and what `read` makes of a name or a path.
 
-    Raises:
-        ValueError: it is none of these; or as `read`.
+    Raise ValueError if it is none of these, or where `read` does.
     """
     if isinstance(config, str | os.PathLike):
         config = read(os.fspath(config))

@@ -87,9 +87,7 @@ def compare(directory: epath.Path, config: BertConfig, params: Params) -> Compar
 
 
 def compare_outputs(
-    libraries: Sequence[str],
-    ours: Callable[[], Outputs],
-    theirs: Callable[[], Outputs],
+    libraries: Sequence[str], ours: Callable[[], Outputs], theirs: Callable[[], Outputs]
 ) -> Comparison:
     """Return the differences of outputs by name, or why other libraries have none.
 

@@ -58,9 +58,8 @@ def export_huggingface(
     Raise FileNotFoundError if there is no model, FileExistsError if `output` has files,
     ValueError if the model is damaged, or transformers does not support it.
 
-    Returns:
-        The target of each parameter, the differences of transformers' outputs, and
-        those of its tokenizer.
+    The result is the target of each parameter, and the differences of transformers'
+    outputs and of its tokenizer.
     """
     model, left_out = with_class_of_family(load_pretrained(source).in_target_units())
     origin = origin_of(model).stated(license, language)

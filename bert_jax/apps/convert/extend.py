@@ -128,9 +128,8 @@ def extend(
 ) -> str:
     """Write `source` with more words and positions as a checkpoint; return a summary.
 
-    Raises:
-        ValueError: there is nothing to add, or it cannot be added.
-        FileExistsError: `output` exists and is not an empty directory.
+    Raise ValueError if there is nothing to add, or it cannot be added, FileExistsError
+    if `output` exists and is not an empty directory.
     """
     model = load_pretrained(source)
     pieces = split_words(words, model.tokenizer) if words else {}

@@ -50,9 +50,8 @@ def export_onnx(
     ValueError if the model is damaged, its vocabulary has no `tokenizer.json`, its
     vectors leave out a prompt, or onnx is missing.
 
-    Returns:
-        The names of the outputs, the differences that ONNX Runtime's outputs have, and
-        those of the tokenizer.
+    The result is the names of the outputs, and the differences of ONNX Runtime's
+    outputs and of the tokenizer.
     """
     if importlib.util.find_spec("onnx") is None:
         raise ValueError(

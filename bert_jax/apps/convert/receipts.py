@@ -57,11 +57,9 @@ def import_checkpoint(
 ) -> tuple[str, str]:
     """Write the model of other files as a checkpoint; return a summary, and a warning.
 
-    Of a tokenizer that transformers or tokenizers has saved alone, write that.
-
-    Raises:
-        ValueError: the files are missing, damaged or of another kind of model.
-        FileExistsError: `output` is not empty.
+    Of a tokenizer that transformers or tokenizers has saved alone, write that. Raise
+    ValueError if the files are missing, damaged or of another kind of model,
+    FileExistsError if `output` is not empty.
     """
     require_new(output)
     directory = open_directory(source) if kind == "tf1" else as_directory(source)

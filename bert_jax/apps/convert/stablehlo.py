@@ -71,7 +71,7 @@ def export_stablehlo(
     batch_size: int | None = None,
     sequence_length: int | None = None,
 ) -> tuple[str, ...]:
-    """Write a model's program, its parameters and a loader atomically.
+    """Write a program, its parameters and a loader; return the names of its outputs.
 
     Raise FileNotFoundError if there is no model, FileExistsError if `output` has files,
     ValueError if the model is damaged or takes no such size, or flatbuffers is missing.
@@ -82,9 +82,6 @@ def export_stablehlo(
         batch_size: the batch size that the program accepts; None: any.
         sequence_length: tokens in a row, with padding; None: the model's own length,
             or 128 without one; at most its positions.
-
-    Returns:
-        The names of the outputs.
     """
     if importlib.util.find_spec("flatbuffers") is None:
         raise ValueError(

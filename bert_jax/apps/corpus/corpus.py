@@ -44,17 +44,14 @@ def write_shards(
     """Write an output for each file of a corpus; return a message.
 
     The same call again leaves what is there, and writes the rest. All engines write the
-    same bytes.
+    same bytes. Raise ValueError if a file is damaged, or the directory was written with
+    other options, FileExistsError if another process writes there.
 
     Args:
         inputs: paths and patterns.
         engine: "local", one file after the other in this process, or "beam".
         skip_damaged: leave files out that cannot be read, and name them in a file of
             the suffix .damaged; else the first one ends the work.
-
-    Raises:
-        ValueError: a file is damaged, or the directory was written with other options.
-        FileExistsError: another process writes there.
     """
     directory = Path(local_output(output))
     shards = find_shards(inputs, directory)

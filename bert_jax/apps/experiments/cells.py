@@ -89,8 +89,7 @@ class Cell:
     def run(self, experiment: Experiment) -> None:
         """Pretrain and measure what is not measured yet; a diverged run ends the cell.
 
-        Raises:
-            InterruptedRun: a signal stopped a run, with a complete checkpoint.
+        Raise InterruptedRun if a signal stopped a run, with a complete checkpoint.
         """
         if run_on_primary(self.diverged.exists):
             return
@@ -250,9 +249,7 @@ def stage_config(
     step_flops = pretraining_flops(resolved.model, rows, tokens, predictions)
     steps = max(1, round(budget.flops * stage.fraction / step_flops))
     return config.changed(
-        num_steps=steps,
-        optimizer={"decay_steps": steps},
-        log_every=max(1, steps // 20),
+        num_steps=steps, optimizer={"decay_steps": steps}, log_every=max(1, steps // 20)
     )
 
 

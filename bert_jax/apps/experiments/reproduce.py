@@ -17,11 +17,7 @@ from etils import epath
 from bert_jax.apps.experiments.budgets import BUDGETS
 from bert_jax.apps.experiments.catalogue import EXPERIMENTS
 from bert_jax.apps.experiments.cells import Cell
-from bert_jax.apps.experiments.design import (
-    Budget,
-    Experiment,
-    TaskScore,
-)
+from bert_jax.apps.experiments.design import Budget, Experiment, TaskScore
 from bert_jax.apps.experiments.inputs import LIBRARIES, ExperimentInputs, parse_task
 from bert_jax.apps.experiments.plots import write_plots
 from bert_jax.apps.experiments.summary import summarize
@@ -246,11 +242,8 @@ def reproduce(plan: ReproductionPlan) -> list[Path]:
 
     A call on the same directory goes on where another was stopped. The tables are
     written again after every seed. Of several processes, the primary one makes the
-    inputs, measures and writes.
-
-    Raises:
-        ValueError: the text or a task is unusable, or has changed.
-        InterruptedRun: a signal stopped a run, with a complete checkpoint.
+    inputs, measures and writes. Raise ValueError if the text or a task is unusable, or
+    has changed, InterruptedRun if a signal stopped a run, with a complete checkpoint.
     """
     with run_lock(open_workdir(plan.root)):
         check_same_options(options_of(plan))

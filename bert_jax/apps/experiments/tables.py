@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_jax.apps.experiments.bootstrap import LEVEL
 from bert_jax.apps.experiments.design import Budget, RowSpec
-from bert_jax.apps.experiments.summary import ResultKey, Score, Summary
+from bert_jax.apps.experiments.summary import Score, Summary
 from bert_jax.config import BertConfig
 from bert_jax.model.flops import pretraining_flops
 
@@ -120,11 +120,6 @@ def _cell(score: Score, num_seeds: int) -> str:
     return text
 
 
-def _compared(summary: Summary) -> dict[ResultKey, Score]:
-    scores = summary.scores.items()
-    return {key: score for key, score in scores if score.difference is not None}
-
-
 def _legend(summary: Summary) -> Iterator[str]:
     rows = summary.experiment.rows
     has_bases = any(row.base for row in rows)
@@ -137,7 +132,7 @@ def _legend(summary: Summary) -> Iterator[str]:
         "perplexity is better. All rows have the same FLOPs, not the same steps as "
         "in the paper."
     )
-    if num := len(_compared(summary)):
+    if num := sum(s.difference is not None for s in summary.scores.values()):
         yield (
             f"Of {num} differences, about {num * (1 - LEVEL):.1f} would be bold by "
             "chance if there were none."
@@ -162,8 +157,8 @@ def conclusions(summary: Summary, budget: Budget) -> Iterator[str]:
         f"{_times_the_paper(budget.flops)}; what follows holds for this budget, this "
         "text and these tasks."
     )
-    compared = _compared(summary)
-    final = {key: score for key, score in compared.items() if key[2] == 1.0}
+    ends = {key: score for key, score in summary.scores.items() if key[2] == 1.0}
+    final = {key: score for key, score in ends.items() if score.difference}
     clear = {key: score for key, score in final.items() if score.verdict}
     if not final:
         return
