@@ -56,7 +56,6 @@ class PretrainOptions(StartOptions):
 
 
 def default_config(name: str) -> PretrainConfig:
-    """Return the configuration of a file or a name."""
     return load_config(name, PretrainConfig)
 
 

@@ -88,7 +88,6 @@ def require_standard_output(output: object = "", remedy: str = "open it") -> Non
 
 
 def config_json(config: RunConfig) -> str:
-    """Return a configuration as indented JSON."""
     from bert_jax.config.serialization import to_dict
 
     return json.dumps(to_dict(config), indent=2)

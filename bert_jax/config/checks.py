@@ -228,7 +228,6 @@ class CheckedConfig:
     """A base of frozen dataclasses that are made with `repr=False`."""
 
     def __post_init__(self) -> None:
-        """Check each field against its type."""
         require_types(self)
 
     def __repr__(self) -> str:

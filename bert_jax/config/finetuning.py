@@ -138,7 +138,6 @@ class ExamplesConfig(CheckedConfig):
         )
 
     def _check_labels(self) -> None:
-        """Check the names of classes and of their columns."""
         require_class_names(self.labels)
         columns = self.label_columns
         require(
@@ -164,7 +163,6 @@ class ExamplesConfig(CheckedConfig):
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """`label_column` as a tuple."""
         column = self.label_column
         return (column,) if isinstance(column, str) else column
 
@@ -227,7 +225,6 @@ class FinetuneConfig(RunConfig):
         )
 
     def _check_labels(self) -> None:
-        """Check that options of class names are given to a task that has classes."""
         data, task = self.data, self.task
         several = data.label_column if len(data.label_columns) > 1 else ()
         for name, value in (
@@ -241,7 +238,6 @@ class FinetuneConfig(RunConfig):
             )
 
     def _check_pairs(self) -> None:
-        """Check the options that pairs of sentences do not have, and their batch."""
         if self.task != "sentence-pairs":
             return
         require(
@@ -256,7 +252,6 @@ class FinetuneConfig(RunConfig):
         )
 
     def _check_balance(self) -> None:
-        """Check that classes can be weighted or balanced, and not both."""
         weights, balance = self.class_weights, self.data.balance
         name = f"class_weights={weights}" if weights != "none" else "data.balance=True"
         if weights == "none" and not balance:

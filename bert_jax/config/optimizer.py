@@ -72,7 +72,6 @@ class OptimizerConfig(CheckedConfig):
         self._check_decay_share()
 
     def _check_decay_share(self) -> None:
-        """Check that decay_share has an effect, and leaves room for the warm-up."""
         share, warmup = self.decay_share, self.warmup_share
         require(0 <= share <= 1, f"decay_share={share} must be from 0 to 1.")
         is_constant = self.schedule == "constant"

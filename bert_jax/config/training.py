@@ -321,7 +321,6 @@ class PretrainConfig(RunConfig):
         )
 
     def _check_objective(self) -> None:
-        """Check that attention, pairs and masking go with the objective."""
         is_causal = self.objective == "causal_lm"
         needed = "causal" if is_causal else "bidirectional"
         require(
@@ -342,7 +341,6 @@ class PretrainConfig(RunConfig):
         )
 
     def _check_final_rate(self) -> None:
-        """Check that a row has slots for the larger of the two masking rates."""
         masking, length = self.masking, self.data.sequence_length
         if masking.final_rate is None or masking.max_predictions is None:
             return

@@ -77,7 +77,6 @@ class TorchProcess:
         self._folder.cleanup()
 
     def _request(self, line: str) -> Figures:
-        """Send a line, and return the answer."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         # If it has ended, its last answer is read below.

@@ -148,7 +148,6 @@ def with_class_of_family(model: Model) -> tuple[Model, list[str]]:
 
 
 def _require_expressible(config: BertConfig) -> None:
-    """Check that transformers' classes support the configuration."""
     remedy = "use `bert-jax convert export --to onnx`, or `--to stablehlo`."
     if config.attention == "causal":
         raise ValueError(

@@ -95,7 +95,6 @@ class FilesProgress(Progress):
         self._num_files = 0
 
     def end_file(self) -> None:
-        """Count a file that is done."""
         self._num_files += 1
 
     def line(self, seconds: float) -> str:

@@ -77,7 +77,6 @@ class Cell:
         return self.root / "cells" / self.variant.name / f"seed_{self.seed}"
 
     def result_path(self, row: RowSpec, measure: Measure, fraction: float) -> Path:
-        """Return the file of the result of a measure."""
         name = f"{slug(row.name)}--{slug(measure.column)}--{fraction:.4f}.npz"
         return self.directory / "results" / name
 
@@ -230,7 +229,6 @@ def _remove_newer(workdir: Path, num_steps: int) -> None:
 
 
 def _write_average(workdir: Path, output: Path) -> None:
-    """Write the mean of the checkpoints of a finished run."""
     shutil.rmtree(output, ignore_errors=True)
     steps = list_steps(epath.Path(workdir / CHECKPOINTS))
     average(str(workdir), steps, epath.Path(output))

@@ -83,7 +83,6 @@ class ExperimentInputs:
         return str(self.root / f"rows_{kind}")
 
     def task(self, name: str) -> TaskFiles:
-        """Return the task of a name."""
         return next(task for task in self.tasks if task.name == name)
 
     def check(self, base: FinetuneConfig) -> None:

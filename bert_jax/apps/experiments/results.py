@@ -16,8 +16,6 @@ _DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.err
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a measure gave, with one seed."""
-
     items: Items
     kind: ScoreKind
     seconds: float
