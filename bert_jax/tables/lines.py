@@ -111,11 +111,11 @@ def _unpacked(file: IO[bytes], form: str) -> Any:
     """Return the stream of what a compressed file holds."""
     import pyarrow
 
-    file.seek(-1, os.SEEK_END)
-    may_be_padded = file.read() == b"\0"  # or it is the length of what is packed
+    file.seek(max(0, os.fstat(file.fileno()).st_size - 4))
+    is_padded = not any(file.read())
     file.seek(0)
     # Tapes pad files with zeros, which pyarrow takes for data; it reads faster.
-    if may_be_padded and form == "gzip":
+    if is_padded and form == "gzip":
         return gzip.GzipFile(fileobj=file)
     return pyarrow.CompressedInputStream(file, form)
 

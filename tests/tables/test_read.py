@@ -109,8 +109,8 @@ def test_a_table_is_the_same_in_every_form(name, tmp_path):
         # Two members, as of files that were joined.
         parts = packed[:9], packed[9:]
         packed = b"".join(pa.compress(part, codec, asbytes=True) for part in parts)
-        for zeros in (512, 1) * (codec == "gzip"):  # as tapes; `gzip -d` reads it
-            assert values(tmp_path, name, packed + bytes(zeros)) == ROWS
+        padded = packed + bytes(512)  # as tapes leave it, and `gzip -d` reads it
+        assert values(tmp_path, name, padded if codec == "gzip" else packed) == ROWS
     assert values(tmp_path, name, packed) == ROWS
 
 
