@@ -33,8 +33,8 @@ from bert_jax.tasks.example_report import example_lines
 from bert_jax.tasks.finetuning import FinetuningTask
 from bert_jax.tasks.kinds import finetuning_task
 from bert_jax.tasks.lengths import (
-    DEFAULT_LENGTHS,
     chosen_length_line,
+    default_length,
     fit_lengths,
     row_length,
 )
@@ -171,7 +171,7 @@ def with_lengths(config: FinetuneConfig, start: Start) -> ExamplesConfig:
     A run that has begun keeps its own.
     """
     positions, own = start.model.max_position_embeddings, start.own_length
-    length = own or DEFAULT_LENGTHS[config.task == "question-answering"]
+    length = own or default_length(config.task)
     data = fit_lengths(config.data, positions, length)
     if config.task != "question-answering":
         data = config.data.changed(max_length=data.max_length)

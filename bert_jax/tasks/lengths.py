@@ -7,6 +7,11 @@ DEFAULT_LENGTHS = (128, 384)
 TAKES_NO_MORE = "the model takes no more: shorten or divide them"
 
 
+def default_length(task: str) -> int:
+    """Return the `max_length` of a task for a model without its own."""
+    return DEFAULT_LENGTHS[task == "question-answering"]
+
+
 def row_length(data: ExamplesConfig, model: BertConfig) -> int:
     """Return the most tokens of a row; without `max_length`, the model's positions."""
     positions = model.max_position_embeddings
